@@ -1,0 +1,50 @@
+# Every target sets up what it needs; nothing has to be installed by hand but Python ≥ 3.11.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-engines bench lint docs clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(STAMP)-core ## the main job on a built-in table
+	@$(BIN)/margrave demo
+
+test: $(STAMP)-dev ## all tests that need nothing but the package index
+	@$(BIN)/python -m pytest -m "not engines"
+
+test-engines: $(STAMP)-dev ## the heavy tests: full-size data, other engines
+	@$(BIN)/python -m pytest -m engines
+
+bench: $(STAMP)-dev ## the benchmarks, one JSON object a line
+	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
+
+lint: $(STAMP)-dev ## ruff and mypy
+	@$(BIN)/ruff check src tests benchmarks
+	@$(BIN)/ruff format --check src tests benchmarks
+	@$(BIN)/mypy
+
+docs: $(STAMP)-dev ## rewrite the generated pages of the documentation
+	@$(BIN)/python docs/generate.py
+
+clean: ## remove the environment and everything that was generated
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "margrave needs Python 3.11 or newer; this is %d.%d. Say which one to use: make PYTHON=python3.12" % sys.version_info[:2])'
+	@$(PYTHON) -m venv $(VENV)
+
+$(STAMP)-core: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
+	@echo "installing margrave into $(VENV) ..."
+	@$(PIP) install --constraint constraints.txt --editable .
+	@touch $@
+
+$(STAMP)-dev: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
+	@echo "installing margrave and its development tools into $(VENV) ..."
+	@$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@ $(STAMP)-core

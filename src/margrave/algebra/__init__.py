@@ -1,0 +1,1 @@
+"""The mathematics of marginals and residuals: pure, deterministic, knowing neither data nor privacy."""

@@ -1,0 +1,347 @@
+r"""The compiled loops behind the transforms: one pass over the cells of a table, whatever its order.
+
+A table of order k has k *facets*: the tables of order k − 1 that lack one of its axes. Two passes suffice for all of
+the algebra (the derivation is in ``transform``):
+
+    sum_facets     s_j = sum of x along axis j, for every j, in one pass over x
+    add_facets     x + Σ_j broadcast of p_j along axis j, in one pass over x
+
+Both walk a table as blocks of its last three axes (a, b, c); a block touches contiguous pieces of the facets. Tables,
+facets and their places come in flat arrays described by an ``Index``. All loops release the interpreter lock, and a
+call works on a range of tables that no other call touches, so that plain threads can share a workload.
+
+Arrays are cut into views before they are looped over: a loop variable that indexes a view directly is known not to be
+negative, and only then do the loops run in vector registers (five times faster than offset arithmetic).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Sums may be regrouped, which vector registers need; NaN and infinity keep their meaning.
+compiled = njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
+
+
+class Index(NamedTuple):
+    """Where the tables of a closure and their facets live in flat buffers; row t is about table t.
+
+    Attributes
+    ----------
+    order
+        Shape (tables,); number of axes.
+    axes
+        Shape (tables, largest order); lengths of the axes, then ones.
+    offset
+        Shape (tables + 1,); first cell of the table in a buffer of the closure.
+    facet
+        Shape (tables, largest order); the table that lacks axis j.
+    slot
+        Shape (tables, largest order); first cell of facet j in a buffer of facets.
+    above_start, above_slot
+        The slots in which table t is a facet are ``above_slot[above_start[t] : above_start[t + 1]]``.
+    """
+
+    order: Integers
+    axes: Integers
+    offset: Integers
+    facet: Integers
+    slot: Integers
+    above_start: Integers
+    above_slot: Integers
+
+
+@compiled
+def facet_cells(axes: Integers, order: int, removed: int) -> int:
+    """Return the number of cells of the facet that lacks axis ``removed``."""
+    cells = 1
+    for i in range(order):
+        if i != removed:
+            cells *= axes[i]
+    return cells
+
+
+@compiled
+def subtract_mean(values: Floats) -> None:
+    """Subtract the mean along the middle axis of an array of shape (outer, length, inner), in place."""
+    outer, length, inner = values.shape
+    mean = np.empty(inner)
+    for o in range(outer):
+        mean[:] = 0.0
+        for i in range(length):
+            for c in range(inner):
+                mean[c] += values[o, i, c]
+        for c in range(inner):
+            mean[c] /= length
+        for i in range(length):
+            for c in range(inner):
+                values[o, i, c] -= mean[c]
+
+
+@compiled
+def center_before(facet: Floats, axes: Integers, removed: int) -> None:
+    """Centre a facet, in place, along the axes before the one it lacks: C_{<j} with j = ``removed``."""
+    outer = 1
+    for i in range(removed):
+        subtract_mean(facet.reshape(outer, axes[i], facet.size // (outer * axes[i])))
+        outer *= axes[i]
+
+
+@compiled
+def sum_block(x: Floats, bc: Floats, ac: Floats, ab: Floats) -> None:
+    """Add the sums of x along its axes a and b to ``bc`` and ``ac``, and write those along c to ``ab``."""
+    na, nb, nc = x.shape
+    for a in range(na):
+        for b in range(nb):
+            total = 0.0
+            for c in range(nc):
+                value = x[a, b, c]
+                total += value
+                bc[b, c] += value
+                ac[a, c] += value
+            ab[a, b] = total
+
+
+@compiled
+def add_block(scale: float, x: Floats, share: float, bc: Floats, ac: Floats, ab: Floats, out: Floats) -> None:
+    """Write scale · x + share · (bc + ac + ab, each broadcast along the axis it lacks) to ``out``."""
+    na, nb, nc = x.shape
+    for a in range(na):
+        for b in range(nb):
+            part = ab[a, b]
+            for c in range(nc):
+                out[a, b, c] = scale * x[a, b, c] + share * (part + bc[b, c] + ac[a, c])
+
+
+@compiled
+def leading_place(index: int, leading: int, axes: Integers, removed: int) -> int:
+    """Return the number of a block among those of a leading facet: its place without the axis ``removed``."""
+    outer = leading
+    for i in range(removed):
+        outer //= axes[i]
+    inner: int = outer // axes[removed]
+    return index // outer * inner + index % inner
+
+
+@compiled
+def sum_facets(x: Floats, axes: Integers, order: int, facets: Floats, slot: Integers) -> None:
+    """Write the sums of the table x, a flat array, along each axis j to ``facets[slot[j]:]``."""
+    if order == 1:
+        facets[slot[0]] = x.sum()
+    elif order == 2:
+        nb, nc = axes[0], axes[1]
+        columns = facets[slot[0] : slot[0] + nc]
+        columns[:] = 0.0
+        table = x.reshape(nb, nc)
+        rows = facets[slot[1] : slot[1] + nb]
+        for b in range(nb):
+            total = 0.0
+            for c in range(nc):
+                total += table[b, c]
+                columns[c] += table[b, c]
+            rows[b] = total
+    elif order > 2:
+        lead = order - 3
+        na, nb, nc = axes[lead], axes[lead + 1], axes[lead + 2]
+        block = na * nb * nc
+        leading = x.size // block
+        for j in range(order - 1):
+            facets[slot[j] : slot[j] + facet_cells(axes, order, j)] = 0.0
+        for index in range(leading):
+            piece = x[index * block : (index + 1) * block]
+            for j in range(lead):
+                to = slot[j] + leading_place(index, leading, axes, j) * block
+                target = facets[to : to + block]
+                for i in range(block):
+                    target[i] += piece[i]
+            bc, ac, ab = trailing_facets(facets, slot, lead, index, na, nb, nc)
+            sum_block(piece.reshape(na, nb, nc), bc, ac, ab)
+
+
+@compiled
+def add_facets(
+    scale: float,
+    x: Floats,
+    share: float,
+    axes: Integers,
+    order: int,
+    facets: Floats,
+    slot: Integers,
+    out: Floats,
+) -> None:
+    """Write scale · x + share · Σ_j ``facets[slot[j]:]``, broadcast along axis j, to ``out``, which may be x."""
+    if order == 0:
+        out[0] = scale * x[0]
+    elif order == 1:
+        part = share * facets[slot[0]]
+        for i in range(x.size):
+            out[i] = scale * x[i] + part
+    elif order == 2:
+        nb, nc = axes[0], axes[1]
+        columns, rows = facets[slot[0] : slot[0] + nc], facets[slot[1] : slot[1] + nb]
+        table, result = x.reshape(nb, nc), out.reshape(nb, nc)
+        for b in range(nb):
+            for c in range(nc):
+                result[b, c] = scale * table[b, c] + share * (rows[b] + columns[c])
+    else:
+        lead = order - 3
+        na, nb, nc = axes[lead], axes[lead + 1], axes[lead + 2]
+        block = na * nb * nc
+        leading = x.size // block
+        for index in range(leading):
+            values = x[index * block : (index + 1) * block]
+            piece = out[index * block : (index + 1) * block]
+            factor = scale
+            for j in range(lead):
+                start = slot[j] + leading_place(index, leading, axes, j) * block
+                source = facets[start : start + block]
+                for i in range(block):
+                    piece[i] = factor * values[i] + share * source[i]
+                values, factor = piece, 1.0
+            bc, ac, ab = trailing_facets(facets, slot, lead, index, na, nb, nc)
+            add_block(factor, values.reshape(na, nb, nc), share, bc, ac, ab, piece.reshape(na, nb, nc))
+
+
+@compiled
+def trailing_facets(
+    facets: Floats, slot: Integers, lead: int, index: int, na: int, nb: int, nc: int
+) -> tuple[Floats, Floats, Floats]:
+    """Return the pieces of the facets of the last three axes that belong to block ``index``: (b, c), (a, c), (a, b)."""
+    bc = slot[lead] + index * nb * nc
+    ac = slot[lead + 1] + index * na * nc
+    ab = slot[lead + 2] + index * na * nb
+    return (
+        facets[bc : bc + nb * nc].reshape(nb, nc),
+        facets[ac : ac + na * nc].reshape(na, nc),
+        facets[ab : ab + na * nb].reshape(na, nb),
+    )
+
+
+@compiled
+def widest_facets(first: int, last: int, index: Index) -> int:
+    """Return the largest number of facet cells that one of the tables first … last − 1 has."""
+    widest = 0
+    for t in range(first, last):
+        total = 0
+        for j in range(index.order[t]):
+            total += facet_cells(index.axes[t], index.order[t], j)
+        widest = max(widest, total)
+    return widest
+
+
+@compiled
+def spread_facets(t: int, index: Index, marginals: Floats, facets: Floats, slot: Integers) -> None:
+    """Write C_{<j} μ_j / n_j for each facet j of table t to ``facets``, one after the other, and where to ``slot``."""
+    order, axes = index.order[t], index.axes[t]
+    begin = 0
+    for j in range(order):
+        cells = facet_cells(axes, order, j)
+        start = index.offset[index.facet[t, j]]
+        source, target = marginals[start : start + cells], facets[begin : begin + cells]
+        for i in range(cells):
+            target[i] = source[i] / axes[j]
+        center_before(target, axes, j)
+        slot[j] = begin
+        begin += cells
+
+
+@compiled
+def raise_tables(
+    first: int, last: int, index: Index, inner: Floats, residuals: Floats, marginals: Floats, shift: int
+) -> None:
+    """Turn residuals into marginals, tables first … last − 1, given the marginals of all their facets in ``inner``.
+
+    ``residuals`` and ``marginals`` are buffers that begin at cell ``shift`` of the closure; they may be one.
+    """
+    facets = np.empty(widest_facets(first, last, index))
+    slot = np.empty(index.axes.shape[1], dtype=np.int64)
+    for t in range(first, last):
+        spread_facets(t, index, inner, facets, slot)
+        start, end = index.offset[t] - shift, index.offset[t + 1] - shift
+        x, out = residuals[start:end], marginals[start:end]
+        add_facets(1.0, x, 1.0, index.axes[t], index.order[t], facets, slot, out)
+
+
+@compiled
+def lower_tables(
+    first: int,
+    last: int,
+    index: Index,
+    tables: Floats,
+    weights: Floats,
+    factors: Floats,
+    facets: Floats,
+    residuals: Floats,
+) -> None:
+    """Split weighted tables first … last − 1 into what their facets know and the rest, the ``residuals``.
+
+    With weight a of the table, facet j receives a C_{<j} s_j / n_j; what is left of the weighted table is centred, and
+    is written times the table's factor. A weight of zero ignores what the table holds. ``residuals`` may be
+    ``tables``.
+    """
+    for t in range(first, last):
+        order, axes, slot = index.order[t], index.axes[t], index.slot[t]
+        start, end = index.offset[t], index.offset[t + 1]
+        x, out = tables[start:end], residuals[start:end]
+        if weights[t] == 0.0:
+            out[:] = 0.0
+        else:
+            sum_facets(x, axes, order, facets, slot)
+        for j in range(order):
+            facet = facets[slot[j] : slot[j] + facet_cells(axes, order, j)]
+            if weights[t] == 0.0:
+                facet[:] = 0.0
+            else:
+                scale = weights[t] / axes[j]
+                for i in range(facet.size):
+                    facet[i] *= scale
+                center_before(facet, axes, j)
+        if weights[t] != 0.0:
+            add_facets(factors[t] * weights[t], x, -factors[t], axes, order, facets, slot, out)
+
+
+@compiled
+def gather_facets(first: int, last: int, index: Index, weights: Floats, facets: Floats, tables: Floats) -> None:
+    """Turn each of the tables first … last − 1 into its weight times itself plus all the slots where it is a facet."""
+    for t in range(first, last):
+        table = tables[index.offset[t] : index.offset[t + 1]]
+        for i in range(table.size):
+            table[i] = weights[t] * table[i] if weights[t] != 0.0 else 0.0
+        for k in range(index.above_start[t], index.above_start[t + 1]):
+            slot = index.above_slot[k]
+            facet = facets[slot : slot + table.size]
+            for i in range(table.size):
+                table[i] += facet[i]
+
+
+@compiled
+def subset_tables(table: int, index: Index, subsets: Integers) -> None:
+    """Fill ``subsets[mask]`` with the table over the axes of ``table`` whose bits are set in ``mask``."""
+    full = (1 << index.order[table]) - 1
+    subsets[full] = table
+    for mask in range(full - 1, -1, -1):
+        added = 0
+        while mask >> added & 1:
+            added += 1
+        # All axes below the added one are in the mask, so its place among the axes of the larger set is ``added``.
+        subsets[mask] = index.facet[subsets[mask | 1 << added], added]
+
+
+@compiled
+def accumulate_spectrum(first: int, last: int, index: Index, weights: Floats, spectrum: Floats) -> None:
+    """Add a_γ n_τ / n_γ to ``spectrum[τ]`` for every τ ⊆ γ and every γ in first … last − 1 with weight a_γ."""
+    subsets = np.empty(1 << index.axes.shape[1], dtype=np.int64)
+    for t in range(first, last):
+        if weights[t] == 0.0:
+            continue
+        subset_tables(t, index, subsets)
+        scaled = weights[t] / (index.offset[t + 1] - index.offset[t])
+        for mask in range(1 << index.order[t]):
+            tau = subsets[mask]
+            spectrum[tau] += scaled * (index.offset[tau + 1] - index.offset[tau])

@@ -1,0 +1,111 @@
+r"""Sets of attributes, ordered by inclusion: closures, maximal sets and the facets that join them.
+
+A set is a tuple of attribute positions in ascending order. A family of sets is kept in its *canonical order*: by
+number of members, then lexicographically. The *closure* of a family holds all subsets of its sets; within it, the
+*facets* of a set are the sets that lack exactly one of its members. Everything is done a level (all sets of one
+size) at a time in arrays, because a hundred attributes have 161,700 triples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+AttributeSet = tuple[int, ...]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Level:
+    """All sets of one size in a closure.
+
+    Attributes
+    ----------
+    members
+        Shape (count, size); one set a row, members ascending, rows in lexicographic order.
+    facets
+        Shape (count, size); ``facets[i, j]`` is the row, in the level below, of set i without its j-th member.
+    """
+
+    members: Integers
+    facets: Integers
+
+
+def canonical(sets: Iterable[Iterable[int]]) -> tuple[AttributeSet, ...]:
+    """Return the distinct sets, members ascending, in canonical order."""
+    distinct = {tuple(sorted(set(members))) for members in sets}
+    return tuple(sorted(distinct, key=lambda members: (len(members), members)))
+
+
+def closure_levels(sets: Sequence[AttributeSet]) -> tuple[Level, ...]:
+    """Return the closure of a canonical family, level by level from the empty set up; empty for an empty family."""
+    if not sets:
+        return ()
+    largest = max(len(members) for members in sets)
+    levels: list[Level] = []
+    above: Integers = np.empty((0, largest + 1), dtype=np.int64)  # nothing above the largest sets
+    for size in range(largest, -1, -1):
+        same_size = [members for members in sets if len(members) == size]
+        own = np.array(same_size, dtype=np.int64).reshape(len(same_size), size)
+        inherited = _without_each_member(above)
+        members, row = _distinct_rows(np.concatenate([own, inherited]))
+        if levels:
+            levels[-1] = Level(above, row[len(own) :].reshape(len(above), size + 1))
+        levels.append(Level(members, np.empty((len(members), size), dtype=np.int64)))
+        above = members
+    return tuple(reversed(levels))
+
+
+def closure(sets: Sequence[AttributeSet]) -> tuple[AttributeSet, ...]:
+    """Return all subsets of the sets of a canonical family, in canonical order."""
+    return tuple(tuple(row) for level in closure_levels(sets) for row in level.members.tolist())
+
+
+def maximal(sets: Sequence[AttributeSet]) -> tuple[AttributeSet, ...]:
+    """Return the sets of a canonical family that no other set of it contains, in canonical order."""
+    levels = closure_levels(sets)
+    return tuple(
+        tuple(row)
+        for level, covered in zip(levels, covered_rows(levels), strict=True)
+        for row in level.members[~covered].tolist()
+    )
+
+
+def covered_rows(levels: Sequence[Level]) -> tuple[NDArray[np.bool_], ...]:
+    """Tell, for each set of each level of a closure, whether a larger set of the closure contains it.
+
+    A set inside a larger one is a facet of some set of the closure: the larger one contains it plus one more member.
+    """
+    masks = [np.zeros(len(level.members), dtype=np.bool_) for level in levels]
+    for below, level in zip(masks, levels[1:], strict=False):
+        below[level.facets.ravel()] = True
+    return tuple(masks)
+
+
+def _without_each_member(members: Integers) -> Integers:
+    """Return the rows with each column left out in turn: shape (count · size, size − 1), the rows of a set together."""
+    count, size = members.shape
+    kept = [[column for column in range(size) if column != left_out] for left_out in range(size)]
+    return members[:, np.array(kept, dtype=np.int64).reshape(size, size - 1)].reshape(count * size, size - 1)
+
+
+def _distinct_rows(rows: Integers) -> tuple[Integers, Integers]:
+    """Return the distinct rows in lexicographic order, and for each given row its place among them.
+
+    Columns are folded into one key, which is replaced by its rank whenever it could outgrow 64 bits.
+    """
+    count, size = rows.shape
+    key = np.zeros(count, dtype=np.int64)
+    base = int(rows.max(initial=0)) + 1
+    bound = 1
+    for column in range(size):
+        if bound * base > 2**62:
+            key = np.unique(key, return_inverse=True)[1].astype(np.int64)
+            bound = count
+        key = key * base + rows[:, column]
+        bound *= base
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    return rows[first], place.astype(np.int64)

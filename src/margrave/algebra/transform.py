@@ -1,0 +1,261 @@
+r"""Marginals to residuals and back, for one table or for a whole workload in one flat buffer.
+
+Notation: γ, τ are sets of attributes; n_k is the size of attribute k and n_γ = ∏_{k∈γ} n_k; C_k subtracts the mean
+along axis k, and C_τ does so along every axis of τ. A residual r_τ is a table over τ whose sums along every axis are
+zero. With `broadcast` repeating a table along the axes that it lacks,
+
+    decompose      r_τ = C_τ (sum of μ_γ over the axes γ∖τ)                       [ReM] Lemma 1, A⁺_{γ,τ}     (1)
+    reconstruct    μ_γ = Σ_{τ⊆γ} broadcast(r_τ) · n_τ/n_γ                         [ReM] Prop. 1, A_{γ,τ}      (2)
+
+Neither is computed as it stands. Order the axes of γ. Every proper subset τ ⊊ γ has a first missing axis j, so it lies
+in the facet γ∖j and holds all axes before j. The tables inside facet γ∖j that hold all axes before j together make
+C_{<j} μ_{γ∖j}, the facet's own marginal centred along those axes. Therefore
+
+    μ_γ = r_γ + Σ_j broadcast(C_{<j} μ_{γ∖j}) / n_j                                                           (3)
+    r_γ = μ_γ − Σ_j broadcast(C_{<j} s_j) / n_j,      s_j = sum of μ_γ along axis j                           (4)
+
+(3) builds all marginals of a closure from the empty set upwards; each table costs one pass over its cells plus work on
+its facets, which are smaller by a factor n_j. So a whole workload costs O(|γ| n_γ) a table, not O(2^|γ| |γ| n_γ).
+
+The map S from residuals to the tables of a workload (with weight a_γ on table γ) has an adjoint that runs (3)
+backwards, from the largest sets down, and the two meet in a diagonal (residuals of different sets are orthogonal):
+
+    (Sᵀ λ)_τ = C_τ Σ_{γ⊇τ} a_γ (n_τ/n_γ) (sum of λ_γ over γ∖τ),   Sᵀ S r = h_τ r_τ,  h_τ = Σ_{γ⊇τ} a_γ n_τ/n_γ    (5)
+
+Hence ``decompose`` = Sᵀ / h: on tables that agree with each other it returns their residuals, on tables that do not it
+returns those of the weighted least-squares fit (which is what EMP computes). Laws: tests/laws/test_transform.py.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from margrave.algebra import kernels
+from margrave.algebra.kernels import Floats
+from margrave.algebra.layout import Layout
+from margrave.algebra.threads import over_tables
+from margrave.errors import ArrayError
+
+Axes = tuple[int, ...]
+
+
+def reconstruct(layout: Layout, residuals: Floats, *, out: Floats | None = None) -> Floats:
+    """Return the marginals of a closure from its residuals, equation (3).
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    residuals
+        Shape (layout.cells,); each table sums to zero along every axis (not checked; see `center`).
+    out
+        Where to write; may be ``residuals`` itself.
+    """
+    residuals = layout.checked(residuals)
+    marginals = np.empty_like(residuals) if out is None else layout.checked(out)
+    raise_inner(layout, residuals, marginals)
+    raise_outer(layout, marginals, residuals, marginals)
+    return marginals
+
+
+def adjoint(layout: Layout, tables: Floats, *, weights: Floats | None = None, out: Floats | None = None) -> Floats:
+    """Return Sᵀ λ of equation (5).
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    tables
+        Shape (layout.cells,); one table λ_γ for each set of the closure.
+    weights
+        Shape (number of tables,); weight a_γ of each table, by default one for all. A weight of zero leaves a table
+        out, whatever it holds.
+    out
+        Where to write; may be ``tables`` itself.
+    """
+    weights = np.ones(len(layout.sets)) if weights is None else one_per_table(layout, weights)
+    return _lower(layout, tables, weights, np.ones(len(layout.sets)), out)
+
+
+def decompose(layout: Layout, tables: Floats, *, weights: Floats | None = None, out: Floats | None = None) -> Floats:
+    """Return the residuals of a closure from (some of) its tables, in the least-squares sense where they disagree.
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    tables
+        Shape (layout.cells,); the tables. What stands where the weight is zero does not matter.
+    weights
+        Shape (number of tables,); weight a_γ ≥ 0 of each table. By default one for every outer table and zero for the
+        others: tables that agree have nothing to add below the largest ones. A residual that no weighted table
+        contains is zero.
+    out
+        Where to write; may be ``tables`` itself.
+    """
+    weights = outer_weights(layout) if weights is None else one_per_table(layout, weights)
+    spectrum = tables_spectrum(layout, weights)
+    inverse = np.divide(1.0, spectrum, out=np.zeros_like(spectrum), where=spectrum > 0)
+    return _lower(layout, tables, weights, inverse, out)
+
+
+def _lower(layout: Layout, tables: Floats, weights: Floats, factors: Floats, out: Floats | None) -> Floats:
+    """Return factor_τ · (Sᵀ λ)_τ: equation (4) for the outer tables, then downwards through the inner ones."""
+    tables = layout.checked(tables)
+    residuals = np.empty_like(tables) if out is None else layout.checked(out)
+    facets = np.empty(layout.facet_cells)
+
+    def outer(begin: int, end: int) -> None:
+        kernels.lower_tables(begin, end, layout.index, tables, weights, factors, facets, residuals)
+
+    over_tables(outer, layout.outer, len(layout.sets), layout.index.offset)
+    residuals[: layout.inner_cells] = tables[: layout.inner_cells]
+    lower_inner(layout, facets, residuals, weights=weights, factors=factors)
+    return residuals
+
+
+def center(layout: Layout, tables: Floats, *, out: Floats | None = None) -> Floats:
+    """Return each table of a closure with its mean along every axis taken away: the nearest residuals."""
+    tables = layout.checked(tables)
+    centered = np.empty_like(tables) if out is None else layout.checked(out)
+    facets = np.empty(layout.facet_cells)
+    ones = np.ones(len(layout.sets))
+
+    def task(begin: int, end: int) -> None:
+        kernels.lower_tables(begin, end, layout.index, tables, ones, ones, facets, centered)
+
+    over_tables(task, 0, len(layout.sets), layout.index.offset)
+    return centered
+
+
+def outer_weights(layout: Layout) -> Floats:
+    """Return weight one for every outer table and zero for the inner ones."""
+    return (np.arange(len(layout.sets)) >= layout.outer).astype(np.float64)
+
+
+def tables_spectrum(layout: Layout, weights: Floats) -> Floats:
+    """Return h_τ = Σ_{γ⊇τ} a_γ n_τ/n_γ for each set of the closure: the eigenvalues of Sᵀ S, equation (5).
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    weights
+        Shape (number of tables,); a_γ for each table, zero for sets outside the workload.
+    """
+    spectrum = np.zeros(len(layout.sets))
+    kernels.accumulate_spectrum(0, len(layout.sets), layout.index, one_per_table(layout, weights), spectrum)
+    return spectrum
+
+
+def one_per_table(layout: Layout, values: Floats) -> Floats:
+    """Return the values as float64, or raise `ArrayError` if there is not one for each table of the closure."""
+    array = np.ascontiguousarray(values, dtype=np.float64)
+    if array.shape != (len(layout.sets),):
+        raise ArrayError(f"one number a table has shape ({len(layout.sets)},), this array has {array.shape}")
+    return array
+
+
+def raise_inner(layout: Layout, residuals: Floats, marginals: Floats) -> None:
+    """Write the marginals of the inner tables, level by level; both buffers hold at least the inner tables."""
+
+    def task(begin: int, end: int) -> None:
+        kernels.raise_tables(begin, end, layout.index, marginals, residuals, marginals, 0)
+
+    for first, last in zip(layout.levels[:-1], layout.levels[1:], strict=True):
+        over_tables(task, first, last, layout.index.offset)
+
+
+def raise_outer(
+    layout: Layout,
+    inner: Floats,
+    residuals: Floats,
+    marginals: Floats,
+    *,
+    first: int | None = None,
+    last: int | None = None,
+    shift: int = 0,
+) -> None:
+    """Write the marginals of the outer tables first … last − 1 (all, by default), given those of the inner tables.
+
+    ``residuals`` and ``marginals`` begin at cell ``shift`` of the closure.
+    """
+
+    def task(begin: int, end: int) -> None:
+        kernels.raise_tables(begin, end, layout.index, inner, residuals, marginals, shift)
+
+    begin = layout.outer if first is None else first
+    over_tables(task, begin, len(layout.sets) if last is None else last, layout.index.offset)
+
+
+def lower_inner(layout: Layout, facets: Floats, tables: Floats, *, weights: Floats, factors: Floats) -> None:
+    """Run the adjoint through the inner tables, largest first, once the outer ones have filled their facets.
+
+    ``tables`` holds λ of the inner tables and receives factor_τ · (Sᵀ λ)_τ.
+    """
+    ones = np.ones(len(layout.sets))
+
+    def task(begin: int, end: int) -> None:
+        kernels.gather_facets(begin, end, layout.index, weights, facets, tables)
+        kernels.lower_tables(begin, end, layout.index, tables, ones, factors, facets, tables)
+
+    for first, last in reversed(list(zip(layout.levels[:-1], layout.levels[1:], strict=True))):
+        over_tables(task, first, last, layout.index.offset)
+
+
+def decompose_marginal(marginal: Floats) -> dict[Axes, Floats]:
+    """Return the residuals of one marginal, by the tuple of axes that they keep.
+
+    Parameters
+    ----------
+    marginal
+        An array with one axis per attribute.
+    """
+    marginal = finite_array(marginal)
+    layout = _single(marginal.shape)
+    tables = np.zeros(layout.cells)
+    tables[layout.inner_cells :] = marginal.ravel()
+    return dict(layout.views(decompose(layout, tables, out=tables)))
+
+
+def reconstruct_marginal(residuals: dict[Axes, Floats], shape: tuple[int, ...]) -> Floats:
+    """Return the marginal of the given shape from its residuals; those that are not given are zero.
+
+    Parameters
+    ----------
+    residuals
+        Centred arrays by the tuple of axes that they keep.
+    shape
+        Shape of the marginal.
+    """
+    layout = _single(shape)
+    buffer = np.zeros(layout.cells)
+    for axes, residual in residuals.items():
+        if axes not in layout.places:
+            raise ArrayError(f"a table of {len(shape)} axes has no residual over the axes {axes}")
+        table = layout.places[axes]
+        values = finite_array(residual)
+        if values.shape != layout.shape(table):
+            raise ArrayError(f"the residual over the axes {axes} has shape {layout.shape(table)}, not {values.shape}")
+        layout.view(buffer, table)[...] = values
+    return layout.view(reconstruct(layout, buffer, out=buffer), len(layout.sets) - 1)
+
+
+def finite_array(values: Floats) -> Floats:
+    """Return the values as contiguous float64, or raise `ArrayError` if one of them is not a finite number."""
+    array = np.ascontiguousarray(values, dtype=np.float64).reshape(np.shape(values))
+    if not np.isfinite(array).all():
+        raise ArrayError("an array holds NaN or infinity; every entry must be a finite number")
+    return array
+
+
+def subsets_of(axes: Axes) -> tuple[Axes, ...]:
+    """Return all subsets of a tuple of axes, the smallest first."""
+    return tuple(chosen for size in range(len(axes) + 1) for chosen in combinations(axes, size))
+
+
+def _single(shape: tuple[int, ...]) -> Layout:
+    """Return the layout of one table of this shape and of everything inside it."""
+    return Layout.of(shape, [tuple(range(len(shape)))])

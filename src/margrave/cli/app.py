@@ -1,0 +1,82 @@
+"""The command ``margrave``: its options, its errors and its exit codes, all at one place.
+
+Exit codes: 0 success, 2 wrong input, 130 interrupted, 1 anything else. An error is one line on standard error;
+``--debug`` shows where it came from.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from typer.exceptions import TyperException
+
+from margrave.cli.demo import demo
+from margrave.errors import MargraveError
+
+app = typer.Typer(
+    name="margrave",
+    help="Release cross-tabulations of a private table under differential privacy.",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="On an error, show where in the code it arose.")] = False,
+) -> None:
+    """Release cross-tabulations of a private table under differential privacy."""
+    if version:
+        import margrave
+
+        typer.echo(f"margrave {margrave.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+app.command()(demo)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code.
+
+    Parameters
+    ----------
+    arguments
+        The words after ``margrave``; those of the process by default.
+    """
+    words = sys.argv[1:] if arguments is None else arguments
+    sys.exit(run(words))
+
+
+def run(words: list[str]) -> int:
+    """Run the command line and return its exit code; errors have been shown."""
+    try:
+        outcome = app(words, standalone_mode=False)
+        return outcome if isinstance(outcome, int) else 0
+    except (MargraveError, TyperException) as error:
+        message = str(error) if isinstance(error, MargraveError) else error.format_message()
+        return _report(error, " ".join(message.split()), 2, words)
+    except (KeyboardInterrupt, typer.Abort) as error:
+        return _report(error, "interrupted", 130, words)
+    except Exception as error:
+        message = f"unexpected {type(error).__name__}; run again with --debug to see where"
+        return _report(error, message, 1, words)
+
+
+def _report(error: BaseException, message: str, code: int, words: list[str]) -> int:
+    """Show an error, as one line or with its trace, and return the exit code."""
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    if "--debug" in words:
+        import traceback
+
+        console.print("".join(traceback.format_exception(error)), markup=False)
+    console.print("[bold red]error:[/] ", end="")
+    console.print(message, markup=False)
+    return code

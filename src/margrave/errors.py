@@ -1,0 +1,32 @@
+"""The errors that margrave raises: one sentence each, with what was given, what is allowed and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class MargraveError(Exception):
+    """Any error that margrave raises on purpose; the command line shows its text as one line."""
+
+
+class DomainError(MargraveError):
+    """A domain, or a file that should hold one, is not what it must be."""
+
+
+class WorkloadError(MargraveError):
+    """A workload names tables that cannot be made."""
+
+
+class ArrayError(MargraveError):
+    """An array has the wrong shape or holds a value that is not a number."""
+
+
+class MemoryLimitError(MargraveError):
+    """The work would need more memory than the machine has."""
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'age'?"`` when one known name is close to ``name``, else nothing."""
+    close = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

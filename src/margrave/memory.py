@@ -1,0 +1,82 @@
+"""How much memory the machine has left, and a refusal, before any work is done, of work that needs more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from margrave.errors import MemoryLimitError
+
+# Leaves room for the interpreter, the libraries and what else runs on the machine.
+_USABLE_SHARE = 0.9
+
+
+def available_bytes() -> int:
+    """Return the memory that this process may still take: the least of what machine, container and limits leave."""
+    return min(_machine_bytes(), _container_bytes(), _limit_bytes())
+
+
+def require_memory(needed: int, purpose: str, largest: Sequence[tuple[str, int]], *, advice: str) -> None:
+    """Raise `MemoryLimitError` if ``needed`` bytes are more than the machine can give.
+
+    Parameters
+    ----------
+    needed
+        Bytes that the work will take.
+    purpose
+        What they are for, as the object of "… needs".
+    largest
+        The largest tables as (name, bytes), named in the message.
+    advice
+        What the user can do, as a sentence without its full stop.
+    """
+    usable = int(available_bytes() * _USABLE_SHARE)
+    if needed <= usable:
+        return
+    tables = ", ".join(f"{name} ({_readable(size)})" for name, size in largest)
+    raise MemoryLimitError(
+        f"{purpose} needs {_readable(needed)} of memory and {_readable(usable)} can be used; "
+        f"the largest tables are {tables}; {advice}"
+    )
+
+
+def _readable(size: int) -> str:
+    """Return a number of bytes in the unit a person would use."""
+    value = float(size)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:,.3g} TB" if value < 1e6 else f"{value:.1e} TB"
+
+
+def _machine_bytes() -> int:
+    """Return the memory that the operating system calls available (Linux), or all there is."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _container_bytes() -> int:
+    """Return what the control group (version 2) of this process leaves, or more than any machine has."""
+    folder = Path("/sys/fs/cgroup")
+    try:
+        limit = (folder / "memory.max").read_text().strip()
+        return int(limit) - int((folder / "memory.current").read_text()) if limit != "max" else 2**62
+    except (OSError, ValueError):
+        return 2**62
+
+
+def _limit_bytes() -> int:
+    """Return what an address-space limit (``ulimit -v``) allows, or more than any machine has."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limits
+        return 2**62
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return 2**62 if limit == resource.RLIM_INFINITY else limit

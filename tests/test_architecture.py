@@ -1,0 +1,119 @@
+"""The house rules that imports must keep: one direction, no cycles, and post-processing that cannot reach the data."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import margrave
+
+PACKAGE = Path(margrave.__file__).parent
+
+# Rooms from the ground up: a module may import rooms below its own, its own room, and nothing above.
+FLOORS = [
+    {"errors"},
+    {"memory"},
+    {"algebra", "privacy", "domain"},
+    {"workload", "measurements", "data"},
+    {"planning", "reconstruction"},
+    {"measurement", "release"},
+    {"mechanisms"},
+    {"experiments", "cli"},
+    {"__init__", "__main__"},
+]
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+POST_PROCESSING = ("reconstruction", "release")
+PRIVATE = ("data", "measurement", "privacy.noise", "mechanisms")
+
+
+def module_name(path):
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+def imports(path):
+    """All modules of the package that a file imports anywhere in it, late imports included."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide where a name lives"
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    own = {name.removeprefix("margrave").lstrip(".") for name in found if name.split(".")[0] == "margrave"}
+    return {name for name in own if name in MODULES}
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+GRAPH = {name: imports(path) - {name} for name, path in MODULES.items()}
+
+
+def room(name):
+    return name.split(".")[0]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_has_a_floor_and_imports_point_down(name):
+    assert room(name) in FLOOR_OF, f"{name} stands in no room of the house"
+    for imported in GRAPH[name]:
+        if room(imported) != room(name) and room(name) != "__init__":
+            assert FLOOR_OF[room(imported)] < FLOOR_OF[room(name)], f"{name} must not import {imported}"
+
+
+def test_no_module_imports_itself_through_others():
+    done, path = set(), []
+
+    def visit(name):
+        assert name not in path, f"cycle: {' → '.join([*path[path.index(name) :], name])}"
+        if name in done:
+            return
+        path.append(name)
+        for imported in GRAPH[name]:
+            visit(imported)
+        path.pop()
+        done.add(name)
+
+    for name in GRAPH:
+        visit(name)
+
+
+def test_post_processing_cannot_reach_the_data():
+    def reachable(name):
+        seen, waiting = set(), [name]
+        while waiting:
+            current = waiting.pop()
+            if current not in seen:
+                seen.add(current)
+                waiting.extend(GRAPH[current])
+        return seen
+
+    for name in MODULES:
+        if room(name) in POST_PROCESSING:
+            private = [m for m in reachable(name) if m in PRIVATE or m.startswith(tuple(f"{p}." for p in PRIVATE))]
+            assert not private, f"{name} reaches {private}"
+
+
+def test_randomness_lives_in_the_privacy_room_and_in_the_made_up_town():
+    for name, path in MODULES.items():
+        if room(name) != "privacy" and name not in ("cli.town", "experiments"):
+            text = path.read_text(encoding="utf-8")
+            assert "import random" not in text, name
+            assert "np.random." not in text, name
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    """The command line must answer at once; compiled loops, engines and frames come when they are needed."""
+    code = "import sys, margrave.cli.app; print(sorted({m.split('.')[0] for m in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    for heavy in ("numba", "scipy", "pandas", "polars", "duckdb", "pyarrow", "altair"):
+        assert f"'{heavy}'" not in loaded
+
+
+def test_every_public_name_is_documented_and_there_are_few():
+    public = [name for name in margrave.__all__ if not name.startswith("_")]
+    assert len(public) <= 25
+    for name in public:
+        assert getattr(margrave, name).__doc__, name

@@ -1,0 +1,55 @@
+"""The code in the README runs, and the commands it names exist."""
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_the_python_of_the_readme_runs_from_top_to_bottom(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    namespace = {}
+    assert blocks("python")
+    for block in blocks("python"):
+        exec(compile(block, "README.md", "exec"), namespace)
+
+
+def commands():
+    return [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize("words", [c for c in commands() if c[:1] == ["make"]], ids=" ".join)
+def test_make_targets_of_the_readme_exist(words):
+    for target in words[1:]:
+        assert re.search(rf"^{target}:", MAKEFILE, flags=re.MULTILINE), target
+
+
+@pytest.mark.parametrize("words", [c for c in commands() if c[:1] == ["margrave"]], ids=" ".join)
+def test_commands_of_the_readme_run(words, tmp_path, monkeypatch):
+    from margrave.cli.app import run
+
+    monkeypatch.chdir(tmp_path)
+    assert run(words[1:]) == 0
+
+
+def test_every_target_is_listed_by_make_help():
+    targets = re.search(r"^\.PHONY: (.*)$", MAKEFILE, flags=re.MULTILINE).group(1).split()
+    for target in targets:
+        assert re.search(rf"^{target}:.*## \S", MAKEFILE, flags=re.MULTILINE), target
+
+
+def test_the_page_of_the_command_line_is_current():
+    specification = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    generate = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(generate)
+    assert generate.PAGE.read_text(encoding="utf-8") == generate.page(), "run make docs"

@@ -1,0 +1,57 @@
+"""Work that cannot fit is refused before it starts, with the tables to leave out."""
+
+import pytest
+
+from margrave import memory
+from margrave.domain import Domain
+from margrave.errors import MemoryLimitError
+from margrave.workload import Workload
+
+
+@pytest.fixture
+def workload():
+    return Workload.all_kway(Domain.fromdict({"age": 100, "sex": 2, "town": 500, "job": 40}), 2)
+
+
+def test_what_fits_passes(workload, monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 10**9)
+    workload.require_memory(5, "the test")
+
+
+def test_what_does_not_fit_names_the_largest_tables_and_a_remedy(workload, monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 10**6)
+    with pytest.raises(MemoryLimitError) as caught:
+        workload.require_memory(5, "reconstruction")
+    text = str(caught.value)
+    # 50,000 + 200 + 4,000 + 1,000 + 80 + 20,000 cells of 8 bytes, five times
+    assert text.startswith("reconstruction needs 3.01 MB of memory and 900 kB can be used;")
+    assert "age × town (400 kB), town × job (160 kB), age × job (32 kB)" in text
+    assert "leave these out (Workload.filter)" in text
+
+
+def test_a_table_of_any_size_has_a_readable_need(monkeypatch):
+    huge = Workload(Domain.fromdict({f"a{i}": 10 for i in range(30)}), [[f"a{i}" for i in range(30)]])
+    with pytest.raises(MemoryLimitError, match=r"needs 8\.0e\+18 TB of memory"):
+        huge.require_memory(1, "it")
+
+
+def test_a_limit_on_the_address_space_counts(monkeypatch):
+    resource = pytest.importorskip("resource", reason="this system has no resource limits")
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (5_000_000, 5_000_000))
+    assert memory.available_bytes() == 5_000_000
+
+
+def test_without_any_information_the_whole_machine_counts(monkeypatch):
+    def missing(self, *args, **kwargs):
+        raise FileNotFoundError
+
+    monkeypatch.setattr("pathlib.Path.read_text", missing)
+    assert memory.available_bytes() >= 2**26
+
+
+def test_a_container_leaves_its_limit_less_what_is_used(monkeypatch):
+    contents = {"memory.max": "1000000\n", "memory.current": "400000\n"}
+    monkeypatch.setattr("pathlib.Path.read_text", lambda self: contents[self.name])
+    assert memory._container_bytes() == 600_000
+    contents["memory.max"] = "max\n"
+    assert memory._container_bytes() == 2**62
