@@ -26,6 +26,22 @@ class MemoryLimitError(MargraveError):
     """The work would need more memory than the machine has."""
 
 
+class MeasurementError(MargraveError):
+    """A measurement, its noise, or a file that should hold measurements is not what it must be."""
+
+
+class ConvergenceError(MargraveError):
+    """An iteration ended before it reached its tolerance."""
+
+
+class ReconstructionError(MargraveError):
+    """Tables cannot be made from the measurements in the way asked for."""
+
+
+class ReleaseError(MargraveError):
+    """A reconstruction cannot be made as asked, or a release does not hold the table asked for."""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'age'?"`` when one known name is close to ``name``, else nothing."""
     close = get_close_matches(name, list(known), n=1)

@@ -16,12 +16,15 @@ A_{γ,τ} takes a residual to its share of a marginal, A⁺_{γ,τ} takes a marg
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from margrave.algebra import kernels
 from margrave.algebra.kernels import Floats
+from margrave.algebra.layout import Layout
+from margrave.algebra.threads import over_tables
 from margrave.errors import ArrayError
 
 Number = TypeVar("Number", bound=np.generic)
@@ -45,6 +48,30 @@ def integrate(differences: Floats) -> Floats:
         array = np.pad(reversed_sums, padding)
         array = array - array.mean(axis=axis, keepdims=True)
     return array
+
+
+def corner(table: Floats) -> Floats:
+    """Return the part of a table that its differences fill: all but the last place of each axis, sharing its memory."""
+    places: tuple[Any, ...] = (..., *[slice(-1)] * table.ndim)
+    part: Floats = table[places]
+    return part
+
+
+def integrate_corners(layout: Layout, tables: Floats) -> None:
+    """Integrate all tables of a closure in place: their `corner` holds differences, every other place zero.
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    tables
+        Shape (layout.cells,), float64, contiguous.
+    """
+
+    def task(begin: int, end: int) -> None:
+        kernels.integrate_tables(begin, end, layout.index, tables)
+
+    over_tables(task, 0, len(layout.sets), layout.index.offset)
 
 
 def residual_of_marginal(marginal: NDArray[Number], kept: Axes) -> NDArray[Number]:

@@ -345,3 +345,33 @@ def accumulate_spectrum(first: int, last: int, index: Index, weights: Floats, sp
         for mask in range(1 << index.order[t]):
             tau = subsets[mask]
             spectrum[tau] += scaled * (index.offset[tau + 1] - index.offset[tau])
+
+
+@compiled
+def accumulate_counts(first: int, last: int, index: Index, repeats: Integers, counts: Integers) -> None:
+    """Add the number of times that γ is counted to ``counts[τ]`` for every τ ⊆ γ and every γ in first … last − 1."""
+    subsets = np.empty(1 << index.axes.shape[1], dtype=np.int64)
+    for t in range(first, last):
+        if repeats[t] != 0:
+            subset_tables(t, index, subsets)
+            for mask in range(1 << index.order[t]):
+                counts[subsets[mask]] += repeats[t]
+
+
+@compiled
+def integrate_tables(first: int, last: int, index: Index, tables: Floats) -> None:
+    """Turn differences into centred tables, first … last − 1, in place; they fill all but the last place of each axis.
+
+    Along one axis: running sums from the end, where the last place holds zero, then less their mean.
+    """
+    for t in range(first, last):
+        table = tables[index.offset[t] : index.offset[t + 1]]
+        outer = 1
+        for i in range(index.order[t]):
+            length = index.axes[t, i]
+            values = table.reshape(outer, length, table.size // (outer * length))
+            for o in range(outer):
+                for a in range(length - 1, 0, -1):
+                    values[o, a - 1] += values[o, a]
+            subtract_mean(values)
+            outer *= length

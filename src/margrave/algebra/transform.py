@@ -33,7 +33,7 @@ from itertools import combinations
 import numpy as np
 
 from margrave.algebra import kernels
-from margrave.algebra.kernels import Floats
+from margrave.algebra.kernels import Floats, Integers
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import over_tables
 from margrave.errors import ArrayError
@@ -60,8 +60,15 @@ def reconstruct(layout: Layout, residuals: Floats, *, out: Floats | None = None)
     return marginals
 
 
-def adjoint(layout: Layout, tables: Floats, *, weights: Floats | None = None, out: Floats | None = None) -> Floats:
-    """Return Sᵀ λ of equation (5).
+def adjoint(
+    layout: Layout,
+    tables: Floats,
+    *,
+    weights: Floats | None = None,
+    factors: Floats | None = None,
+    out: Floats | None = None,
+) -> Floats:
+    """Return Sᵀ λ of equation (5), each residual times a factor of its own if wanted.
 
     Parameters
     ----------
@@ -72,11 +79,14 @@ def adjoint(layout: Layout, tables: Floats, *, weights: Floats | None = None, ou
     weights
         Shape (number of tables,); weight a_γ of each table, by default one for all. A weight of zero leaves a table
         out, whatever it holds.
+    factors
+        Shape (number of tables,); what to multiply each residual of the result with, by default one.
     out
         Where to write; may be ``tables`` itself.
     """
     weights = np.ones(len(layout.sets)) if weights is None else one_per_table(layout, weights)
-    return _lower(layout, tables, weights, np.ones(len(layout.sets)), out)
+    factors = np.ones(len(layout.sets)) if factors is None else one_per_table(layout, factors)
+    return _lower(layout, tables, weights, factors, out)
 
 
 def decompose(layout: Layout, tables: Floats, *, weights: Floats | None = None, out: Floats | None = None) -> Floats:
@@ -150,6 +160,21 @@ def tables_spectrum(layout: Layout, weights: Floats) -> Floats:
     return spectrum
 
 
+def containing_tables(layout: Layout, repeats: Integers) -> Integers:
+    """Return Σ_{γ⊇τ} b_γ for each set of the closure: how many of the counted tables contain it.
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    repeats
+        Shape (number of tables,), int64; how often each table is counted, b_γ.
+    """
+    counts = np.zeros(len(layout.sets), dtype=np.int64)
+    kernels.accumulate_counts(0, len(layout.sets), layout.index, repeats, counts)
+    return counts
+
+
 def one_per_table(layout: Layout, values: Floats) -> Floats:
     """Return the values as float64, or raise `ArrayError` if there is not one for each table of the closure."""
     array = np.ascontiguousarray(values, dtype=np.float64)
@@ -188,6 +213,16 @@ def raise_outer(
 
     begin = layout.outer if first is None else first
     over_tables(task, begin, len(layout.sets) if last is None else last, layout.index.offset)
+
+
+def fill_facets(layout: Layout, tables: Floats, facets: Floats) -> None:
+    """Write C_{<j} s_j / n_j of the outer tables of a buffer to a buffer of facets."""
+    ones, discarded = np.ones(len(layout.sets)), np.empty_like(tables)
+
+    def task(begin: int, end: int) -> None:
+        kernels.lower_tables(begin, end, layout.index, tables, ones, ones, facets, discarded)
+
+    over_tables(task, layout.outer, len(layout.sets), layout.index.offset)
 
 
 def lower_inner(layout: Layout, facets: Floats, tables: Floats, *, weights: Floats, factors: Floats) -> None:

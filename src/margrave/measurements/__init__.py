@@ -1,0 +1,7 @@
+"""Noisy residuals with their noise: plain values, below everything that makes or uses them."""
+
+from margrave.measurements.entries import Observation
+from margrave.measurements.measurements import Measurements
+from margrave.measurements.noise import Gaussian, Laplace, Loss
+
+__all__ = ["Gaussian", "Laplace", "Loss", "Measurements", "Observation"]

@@ -1,0 +1,280 @@
+"""Measurements: noisy residuals with their noise, all that ever leaves the boundary and all that reconstruction sees.
+
+Measurements with one variance (see ``noise``) need not be kept one by one: for each residual τ the mean with weights
+1/σ² and the sum π_τ of these weights say everything that the likelihood knows,
+
+    Σ_i ‖r − z_i‖²/2σ²_i  =  π_τ ‖r − z̄‖²/2 + constant,     π_τ = Σ_i 1/σ²_i,   z̄ = Σ_i z_i/σ²_i / π_τ.        (1)
+
+They live in one flat buffer of centred arrays over the closure of all that was measured. A noisy marginal of variance
+σ² is, for every τ ⊆ γ, an independent measurement of precision n_τ/(n_γ σ²) ([ReM] Thm. 2). So the weights of (1) are
+those of ``transform.decompose`` and π is its spectrum. Measurements with any other noise are kept as they came.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from margrave.algebra import lattice, transform
+from margrave.algebra.differences import corner, integrate_corners
+from margrave.algebra.kernels import Floats, Integers
+from margrave.algebra.lattice import AttributeSet
+from margrave.algebra.layout import Layout
+from margrave.domain import Domain
+from margrave.errors import MargraveError, MeasurementError
+from margrave.measurements.archive import Arrays, read_archive, write_archive
+from margrave.measurements.entries import Names, Observation, marginal, observation, read_only, spoken
+from margrave.measurements.noise import Gaussian, Laplace, Loss
+
+_KIND, _SCHEMA = "measurements", 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Measurements:
+    """Which residuals were measured, what came out, and how noisy it is; made by the ``from_`` constructors.
+
+    Attributes
+    ----------
+    domain
+        The domain of the table that was measured.
+    layout
+        The closure of everything measured.
+    values
+        Shape (layout.cells,), read-only; the mean z̄_τ of the measurements with one variance, as centred arrays, zero
+        where there are none.
+    precisions
+        Shape (tables,), read-only; the sum π_τ of their inverse variances, zero where there are none.
+    counts
+        Shape (tables,), int64, read-only; how often each residual was measured, with any noise. A residual with no
+        degree of freedom (an attribute of one value) is known without measuring, and is not counted.
+    others
+        The measurements with any other noise.
+    """
+
+    domain: Domain
+    layout: Layout
+    values: Floats
+    precisions: Floats
+    counts: Integers
+    others: tuple[Observation, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        for name in ("values", "precisions", "counts"):
+            object.__setattr__(self, name, read_only(getattr(self, name)))
+
+    @classmethod
+    def from_residuals(cls, domain: Domain, measured: Iterable[tuple[Iterable[str], ArrayLike, Loss]]) -> Measurements:
+        """Collect noisy residuals in the paper's coordinates.
+
+        Parameters
+        ----------
+        domain
+            The domain of the table that was measured.
+        measured
+            Triples (names, z, noise): z is the noisy D_τ μ_τ, shape (n_k − 1 for each name) with axes in the order of
+            the names, a number for (); the noise is a `Gaussian`, a `Laplace`, or any object with the two methods of
+            `Loss`. A residual may be given several times. One with no entries (an attribute of one value) is ignored.
+        """
+        given = [observation(domain, entry) for entry in measured]
+        kept = [one for one in given if one.values.size]
+        if given and not kept:
+            raise MeasurementError("all of these residuals are empty (an attribute of one value); measure others")
+        layout = _layout(domain, [one.positions for one in kept])
+        values, precisions, counts = _blank(layout)
+        others: list[Observation] = []
+        for one in kept:
+            table = layout.places[one.positions]
+            counts[table] += 1
+            if isinstance(one.noise, Gaussian) and one.noise.variance is not None:
+                _blend(corner(layout.view(values, table)), one.values, 1 / one.noise.variance, precisions, table)
+            else:
+                others.append(one)
+        integrate_corners(layout, values)
+        _require_finite(values)
+        return cls(domain, layout, values, precisions, counts, tuple(others))
+
+    @classmethod
+    def from_marginals(cls, domain: Domain, measured: Iterable[tuple[Iterable[str], ArrayLike, float]]) -> Measurements:
+        """Collect noisy marginals; reconstruction from them is EMP ([ReM] Alg. 4).
+
+        Parameters
+        ----------
+        domain
+            The domain of the table that was measured.
+        measured
+            Triples (names, table, variance): the noisy table, axes in the order of the names, a number for (); and the
+            variance of the independent Gaussian noise on each of its cells. A table may be given several times.
+        """
+        given = [marginal(domain, entry) for entry in measured]
+        layout = _layout(domain, [positions for positions, _, _ in given])
+        values, weights, repeats = _blank(layout)
+        for positions, table, variance in given:
+            place = layout.places[positions]
+            repeats[place] += 1
+            _blend(layout.view(values, place), table, 1 / variance, weights, place)
+        # Residuals do not depend on the unit of the weights; this one keeps products within range.
+        transform.decompose(layout, values, weights=weights / weights.max(), out=values)
+        _require_finite(values)
+        precisions = transform.tables_spectrum(layout, weights)
+        counts = transform.containing_tables(layout, repeats)
+        for place in np.flatnonzero(layout.degrees == 0).tolist():
+            layout.view(values, place)[...] = 0.0
+            precisions[place], counts[place] = 0.0, 0
+        return cls(domain, layout, values, precisions, counts)
+
+    @classmethod
+    def from_centered(
+        cls, domain: Domain, layout: Layout, *, values: Floats, precisions: Floats, counts: Integers | None = None
+    ) -> Measurements:
+        """Take measurements that are centred arrays already, without copying them: write to them no more.
+
+        Parameters
+        ----------
+        domain
+            The domain of the table that was measured.
+        layout
+            The closure of what was measured, over the sizes of the domain.
+        values
+            Shape (layout.cells,); each residual sums to zero along every axis (not checked), and is zero where it was
+            not measured.
+        precisions
+            Shape (tables,); inverse variance of each residual, zero where it was not measured.
+        counts
+            Shape (tables,); how often each was measured; by default once where the precision is above zero.
+        """
+        if layout.sizes != domain.shape:
+            raise MeasurementError(
+                f"the layout has sizes {layout.sizes}, the domain {domain.shape}; lay out the domain"
+            )
+        values, precisions = layout.checked(values), transform.one_per_table(layout, precisions)
+        _require_finite(values)
+        if not np.isfinite(precisions).all() or (precisions < 0).any():
+            raise MeasurementError("a precision is negative, NaN or infinite; give 1/variance, or 0 if not measured")
+        for place in np.flatnonzero(precisions == 0).tolist():
+            if layout.view(values, place).any():
+                named = spoken(domain.names(layout.sets[place]))
+                raise MeasurementError(f"{named} has precision 0 and values; give its precision, or zeros")
+        often = (precisions > 0).astype(np.int64) if counts is None else np.asarray(counts, dtype=np.int64)
+        if often.shape != precisions.shape or (often < (precisions > 0)).any():
+            raise MeasurementError("counts must be one whole number a table, at least 1 where a precision is above 0")
+        if not often.any():
+            raise MeasurementError("there are no measurements; give at least one")
+        return cls(domain, layout, values, precisions, often)
+
+    @cached_property
+    def sets(self) -> tuple[Names, ...]:
+        """The attribute sets whose residuals were measured, as names in domain order, in canonical order."""
+        measured = [self.layout.sets[place] for place in np.flatnonzero(self.counts).tolist()]
+        return tuple(self.domain.names(members) for members in lattice.canonical(measured))
+
+    def count(self, *names: str) -> int:
+        """Return how often the residual on these attributes was measured, with any noise."""
+        place = self.layout.places.get(self.domain.positions(names))
+        return 0 if place is None else int(self.counts[place])
+
+    def precision(self, *names: str) -> float:
+        """Return the sum of 1/variance over the measurements with one variance of this residual; 0.0 for none."""
+        place = self.layout.places.get(self.domain.positions(names))
+        return 0.0 if place is None else float(self.precisions[place])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the measurements to one file (.npz), which is replaced as a whole or, on failure, left as it was."""
+        noises = [_noise_entry(self.domain, one) for one in self.others]
+        header = {
+            "margrave": _KIND,
+            "schema": _SCHEMA,
+            "domain": self.domain.to_json(),
+            "tables": [self.domain.names(members) for members in self.layout.sets[self.layout.outer :]],
+            "others": noises,
+        }
+        arrays: Arrays = {"values": self.values, "precisions": self.precisions, "counts": self.counts}
+        for number, one in enumerate(self.others):
+            arrays[f"other_{number}"] = one.values
+            if isinstance(one.noise, Gaussian) and one.noise.covariance is not None:
+                arrays[f"covariance_{number}"] = one.noise.covariance
+        write_archive(path, header, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Measurements:
+        """Read measurements from a file that `save` has written."""
+        header, arrays = read_archive(path, _KIND, _SCHEMA)
+        try:
+            domain = Domain.from_json(header["domain"])
+            layout = Layout.of(domain.shape, [domain.positions(names) for names in header["tables"]])
+            counts = np.asarray(arrays["counts"], dtype=np.int64)
+            whole = cls.from_centered(
+                domain, layout, values=arrays["values"], precisions=arrays["precisions"], counts=counts
+            )
+            others = [_saved(domain, entry, arrays, number) for number, entry in enumerate(header["others"])]
+            return cls(domain, layout, whole.values, whole.precisions, counts, tuple(others))
+        except (MargraveError, KeyError, TypeError, ValueError, AttributeError) as error:
+            reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            raise MeasurementError(f"{os.fspath(path)} does not hold measurements ({reason}); save it again") from error
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.counts))
+
+    def __repr__(self) -> str:
+        noun = "residual" if len(self) == 1 else "residuals"
+        others = f", {len(self.others):,} with other noise" if self.others else ""
+        return f"Measurements({len(self):,} {noun}, measured {int(self.counts.sum()):,} times{others})"
+
+
+def _blank(layout: Layout) -> tuple[Floats, Floats, Integers]:
+    """Return a buffer of zeros and, for each table, a zero weight and a zero count."""
+    tables = len(layout.sets)
+    return np.zeros(layout.cells), np.zeros(tables), np.zeros(tables, dtype=np.int64)
+
+
+def _blend(mean: Floats, values: Floats, weight: float, weights: Floats, table: int) -> None:
+    """Take values with a weight into a running mean, in place; the first ones are copied bit by bit."""
+    weights[table] += weight
+    if weights[table] == weight:
+        mean[...] = values
+    else:
+        mean += (values - mean) * (weight / weights[table])
+
+
+def _layout(domain: Domain, sets: Sequence[AttributeSet]) -> Layout:
+    """Return the layout of the closure of what was measured."""
+    if not sets:
+        raise MeasurementError("there are no measurements; give at least one")
+    return Layout.of(domain.shape, set(sets))
+
+
+def _require_finite(values: Floats) -> None:
+    """Refuse NaN and infinity, given or from numbers too large to be added."""
+    # A finite sum has finite terms; only where it is not (or overflows) is each one looked at.
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = values.sum()
+    if not np.isfinite(total) and not np.isfinite(values).all():
+        raise MeasurementError("the measurements hold NaN, infinity, or numbers too large to add up; give finite ones")
+
+
+def _noise_entry(domain: Domain, one: Observation) -> dict[str, object]:
+    """Return what the header of a file says about an observation."""
+    entry: dict[str, object] = {"attributes": domain.names(one.positions)}
+    if isinstance(one.noise, Laplace):
+        return {**entry, "noise": "laplace", "scale": one.noise.scale}
+    if isinstance(one.noise, Gaussian):
+        return {**entry, "noise": "gaussian"}
+    named = spoken(domain.names(one.positions))
+    raise MeasurementError(
+        f"the noise of {named} is an object of your own, which no file can hold; save measurements with Gaussian and "
+        "Laplace noise only, and add your own after loading"
+    )
+
+
+def _saved(domain: Domain, entry: dict[str, Any], arrays: Arrays, number: int) -> Observation:
+    """Return an observation from its entry in the header and its arrays."""
+    known: dict[str, Callable[[], Loss]] = {
+        "laplace": lambda: Laplace(entry["scale"]),
+        "gaussian": lambda: Gaussian(covariance=arrays[f"covariance_{number}"]),
+    }
+    return observation(domain, (entry["attributes"], arrays[f"other_{number}"], known[entry["noise"]]()))

@@ -1,0 +1,201 @@
+r"""One residual from all measurements of it, each with any noise, by the least sum of losses ([ReM] Alg. 2, line 1).
+
+    α̂ = argmin Σ_i L_i(α),        L_i the negative log-likelihood of measurement i (see ``measurements.noise``)     (1)
+
+- Gaussian noise only:  α̂ = (Σ Σ_i⁻¹)⁻¹ Σ Σ_i⁻¹ z_i  ([ReM] Alg. 3, line 1).                                    (2)
+- Laplace noise only:  each coordinate is the median of its z_i with weights 1/scale_i. Where half of the weight lies on
+  either side of a gap, every point of the gap is optimal, and its midpoint is taken.
+- Anything else goes to a general minimiser. Laplace losses have kinks, which it does not see: their sum is piecewise
+  linear in each coordinate, with kinks t_1 ≤ … ≤ t_J and slopes s_0 < … < s_J, so write
+
+      α = t_1 − v + Σ_j u_j,   v ≥ 0,  0 ≤ u_j ≤ t_{j+1} − t_j,   Σ_i |α − z_i|/b_i = const − s_0 v + Σ_j s_j u_j.  (3)
+
+  Slopes increase, so that filling u_j before u_{j−1} is full never pays, and (3) holds at the optimum. What is left is
+  a smooth function with bounds on its variables, for L-BFGS-B.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve  # type: ignore[import-untyped]
+from scipy.optimize import minimize  # type: ignore[import-untyped]
+
+from margrave.algebra.differences import integrate
+from margrave.algebra.kernels import Floats
+from margrave.errors import ConvergenceError, MeasurementError
+from margrave.measurements import Gaussian, Laplace, Loss
+
+Term = tuple[Floats, Loss]
+
+# A tie of weights is one up to rounding: 0.1 + 0.2 against 0.3.
+_TIE = 1e-12
+_MOST_STEPS = 20_000
+# Stationary: the slope is this small next to the change of slope over a step of the size of the numbers at hand.
+_STATIONARY = 1e-6
+
+
+def combine(terms: Sequence[Term], name: str) -> Floats:
+    """Return the residual that explains all its measurements best, equation (1).
+
+    Parameters
+    ----------
+    terms
+        Observed array in the paper's coordinates and noise of each measurement; all arrays of one shape, not empty.
+    name
+        What to call the residual in an error.
+    """
+    gaussian = [(observed, noise) for observed, noise in terms if isinstance(noise, Gaussian)]
+    laplace = [(observed, noise.scale) for observed, noise in terms if isinstance(noise, Laplace)]
+    if len(gaussian) == len(terms):
+        return _precision_weighted_mean(gaussian)
+    if len(laplace) == len(terms):
+        return weighted_median([observed for observed, _ in laplace], [1 / scale for _, scale in laplace])
+    return _minimised(terms, name)
+
+
+def weighted_median(observed: Sequence[Floats], weights: Sequence[float]) -> Floats:
+    """Return, place by place, the median of some arrays with weights: the midpoint where an interval is optimal."""
+    stacked = np.stack(observed)
+    order = np.argsort(stacked, axis=0)
+    values = np.take_along_axis(stacked, order, axis=0)
+    below = np.cumsum(np.asarray(weights)[order], axis=0)
+    half = below[-1] / 2
+    first = np.argmax(below >= half * (1 - _TIE), axis=0)[None]
+    last = np.argmax(below > half * (1 + _TIE), axis=0)[None]
+    low, high = np.take_along_axis(values, first, axis=0)[0], np.take_along_axis(values, last, axis=0)[0]
+    median: Floats = low + (high - low) / 2
+    return median
+
+
+def _precision_weighted_mean(terms: Sequence[tuple[Floats, Gaussian]]) -> Floats:
+    """Return the combination of equation (2)."""
+    shape = terms[0][0].shape
+    if len(terms) == 1:
+        return terms[0][0]
+    matrices = [_precision_matrix(noise, shape) for _, noise in terms]
+    right = sum(matrix @ observed.ravel() for matrix, (observed, _) in zip(matrices, terms, strict=True))
+    mean: Floats = cho_solve(cho_factor(sum(matrices)), right)
+    return mean.reshape(shape)
+
+
+def _precision_matrix(noise: Gaussian, shape: tuple[int, ...]) -> Floats:
+    """Return Σ⁻¹; for one variance (D_τ D_τᵀ)⁻¹/σ², a Kronecker product of (D⁺)ᵀ D⁺ over the axes."""
+    if noise.variance is None:
+        inverse: Floats = cho_solve(cho_factor(noise.covariance), np.eye(math.prod(shape)))
+        return inverse
+    product: Floats = np.full((1, 1), 1 / noise.variance)
+    for length in shape:
+        rows = np.stack([integrate(row) for row in np.eye(length)])
+        product = np.kron(product, rows @ rows.T).astype(np.float64)
+    return product
+
+
+def _minimised(terms: Sequence[Term], name: str) -> Floats:
+    """Return the minimiser by a general method, and raise `ConvergenceError` unless it is one."""
+    shape = terms[0][0].shape
+    smooth = [(observed, noise) for observed, noise in terms if not isinstance(noise, Laplace)]
+    kinks = _Kinks([(observed, noise.scale) for observed, noise in terms if isinstance(noise, Laplace)], shape)
+
+    def slope(flat: Floats) -> Floats:
+        return sum((_gradient(noise, flat, observed, name) for observed, noise in smooth), np.zeros(flat.size))
+
+    def objective(variables: Floats) -> tuple[float, Floats]:
+        flat = kinks.point(variables)
+        value = sum(float(noise.loss(flat.reshape(shape), observed)) for observed, noise in smooth)
+        return value + kinks.cost(variables), kinks.chain(slope(flat))
+
+    start = np.mean([observed.ravel() for observed, _ in terms], axis=0)
+    options = {"maxiter": _MOST_STEPS, "maxfun": 2 * _MOST_STEPS, "maxcor": 30, "ftol": 1e-15, "gtol": 0.0}
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = minimize(
+            objective, kinks.variables(start), jac=True, method="L-BFGS-B", bounds=kinks.bounds, options=options
+        )
+        flat = kinks.point(found.x)
+        step = float(np.max(np.abs([flat, *(observed.ravel() for observed, _ in terms)]))) or 1.0
+        scale = np.abs(slope(flat + step) - slope(flat)).max() + kinks.steepest
+        excess = kinks.excess(flat, slope(flat), step * _STATIONARY)
+    if not excess <= _STATIONARY * scale:
+        raise ConvergenceError(
+            f"the estimate of {name} did not converge in {found.nit} steps; check that the loss of its noise is "
+            "convex, bounded below and has the gradient it says, or bring its values nearer to 1 by a change of unit"
+        )
+    return flat.reshape(shape)
+
+
+def _gradient(noise: Loss, flat: Floats, observed: Floats, name: str) -> Floats:
+    """Return the gradient of one loss, flat, if it has the shape of the residual."""
+    gradient = np.asarray(noise.gradient(flat.reshape(observed.shape), observed), dtype=np.float64)
+    if gradient.shape != observed.shape:
+        raise MeasurementError(
+            f"the noise of {name} gives a gradient of shape {gradient.shape}; it must have that of the residual, "
+            f"{observed.shape}"
+        )
+    return gradient.ravel()
+
+
+class _Kinks:
+    """The variables of equation (3) for the Laplace terms of a residual; without any, α itself.
+
+    Variables stand in rows: v, u_1, …, u_J, each with one entry for each coordinate of the flattened residual.
+    """
+
+    def __init__(self, terms: Sequence[tuple[Floats, float]], shape: tuple[int, ...]) -> None:
+        size = math.prod(shape)
+        observed = np.array([values.ravel() for values, _ in terms]).reshape(len(terms), size)
+        order = np.argsort(observed, axis=0)
+        weights = np.array([1 / scale for _, scale in terms])[order]
+        self.places = np.take_along_axis(observed, order, axis=0)
+        self.steepest = float(sum(1 / scale for _, scale in terms))
+        # Slope s_j between the kinks j and j + 1, shape (J + 1, size).
+        self.slopes = np.concatenate([np.zeros((1, size)), 2 * np.cumsum(weights, axis=0)]) - self.steepest
+
+    @property
+    def bounds(self) -> list[tuple[float, float]] | None:
+        """The bounds of the variables, or None where there are none."""
+        if not len(self.places):
+            return None
+        most = np.full(self.slopes.shape, np.inf)
+        most[1:-1] = np.diff(self.places, axis=0)
+        return [(0.0, limit) for limit in most.ravel().tolist()]
+
+    def variables(self, flat: Floats) -> Floats:
+        """Return the variables that make up a point."""
+        if not len(self.places):
+            return flat
+        ends = np.concatenate([self.places[1:], np.full((1, flat.size), np.inf)])
+        filled = np.clip(flat, self.places, ends) - self.places
+        return np.concatenate([np.maximum(self.places[:1] - flat, 0.0), filled]).ravel()
+
+    def point(self, variables: Floats) -> Floats:
+        """Return the point that variables make up."""
+        if not len(self.places):
+            return variables
+        rows = variables.reshape(self.slopes.shape)
+        point: Floats = self.places[0] - rows[0] + rows[1:].sum(axis=0)
+        return point
+
+    def cost(self, variables: Floats) -> float:
+        """Return what the variables cost: the Laplace losses up to a constant."""
+        return float((self._signed * variables.reshape(self.slopes.shape)).sum()) if len(self.places) else 0.0
+
+    def chain(self, slope: Floats) -> Floats:
+        """Return the gradient by the variables from that of the smooth losses by the point."""
+        if not len(self.places):
+            return slope
+        signs = np.where(np.arange(len(self.slopes)) == 0, -1.0, 1.0)[:, None]
+        return (signs * slope + self._signed).ravel()
+
+    def excess(self, flat: Floats, slope: Floats, near: float) -> float:
+        """Return how far the smooth slope is from being balanced by the kinks; a kink within ``near`` is met."""
+        left = np.sum(self.places < flat - near, axis=0)[None]
+        right = np.sum(self.places <= flat + near, axis=0)[None]
+        low, high = (np.take_along_axis(self.slopes, chosen, axis=0)[0] for chosen in (left, right))
+        return float(np.maximum(np.maximum(-slope - high, low + slope), 0.0).max())
+
+    @property
+    def _signed(self) -> Floats:
+        # v runs downwards, so that it costs −s_0.
+        return np.concatenate([-self.slopes[:1], self.slopes[1:]])

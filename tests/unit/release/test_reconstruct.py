@@ -1,0 +1,201 @@
+"""The verb: which method runs with which arguments, and which requests are refused before anything is done."""
+
+import re
+
+import numpy as np
+import pytest
+
+import margrave
+from margrave.algebra.layout import Layout
+from margrave.domain import Domain
+from margrave.errors import ConvergenceError, DomainError, MemoryLimitError, ReleaseError, WorkloadError
+from margrave.measurements import Measurements
+from margrave.reconstruction.linear import maximum_likelihood
+from margrave.reconstruction.nonnegative import Status
+from margrave.release import reconstruct as module
+from margrave.release.reconstruct import reconstruct
+from margrave.workload import Workload
+
+DOMAIN = Domain.fromdict({"age": 4, "sex": 2, "region": 3})
+WORKLOAD = Workload(DOMAIN, [("age", "sex"), ("sex", "region")])
+NOISY = Measurements.from_marginals(DOMAIN, [(("age", "sex"), np.random.default_rng(1).normal(2, 2, (4, 2)), 1.0)])
+LAYOUT = Layout.of(DOMAIN.shape, WORKLOAD.positions)
+
+
+def refused(text):
+    return pytest.raises(ReleaseError, match=re.escape(text))
+
+
+@pytest.fixture
+def solver(monkeypatch):
+    """Stand in for the solver and keep what it was given; it answers with truncated tables."""
+    calls = []
+
+    class Answer:
+        def __init__(self, layout, marginals):
+            self.marginals, self.multipliers = marginals, np.ones(layout.cells - layout.inner_cells)
+            self.status = Status.SOLVED
+
+    def solve(estimates, **arguments):
+        calls.append(arguments)
+        return Answer(estimates.layout, np.maximum(maximum_likelihood(estimates), 0))
+
+    monkeypatch.setattr(module, "reconstruct_nonnegative", solve)
+    return calls
+
+
+def test_the_default_is_the_non_negative_solver_with_the_papers_weights(solver):
+    release = reconstruct(NOISY, WORKLOAD)
+    assert release.method == "lnn"
+    assert np.shares_memory(release.solution.marginals, release.marginals)
+    assert solver == [
+        {
+            "weights": "paper",
+            "eta": None,
+            "hold": (),
+            "tolerance": 1e-4,
+            "most_negative": np.inf,
+            "max_steps": 20_000,
+            "progress": None,
+            "start": None,
+        }
+    ]
+
+
+def test_options_reach_the_solver_in_its_own_terms(solver):
+    first = reconstruct(NOISY, WORKLOAD)
+
+    def report(steps, gap):
+        return None
+
+    hold = [(), ("sex", "age"), ("age", "sex")]
+    reconstruct(
+        NOISY, WORKLOAD, weights=2, eta=0.5, hold=hold, tolerance=1e-6, max_steps=10, progress=report, start=first
+    )
+    given = solver[1]
+    assert given["weights"] == 2.0
+    assert isinstance(given["weights"], float)
+    assert given["hold"] == tuple(sorted([LAYOUT.places[()], LAYOUT.places[(0, 1)]]))
+    assert given["start"] is first.solution.multipliers
+    assert (given["eta"], given["tolerance"], given["max_steps"], given["progress"]) == (0.5, 1e-6, 10, report)
+    reconstruct(NOISY, WORKLOAD, weights="noise")
+    assert solver[2]["weights"] == "noise"
+
+
+def test_a_mapping_gives_each_measured_residual_its_weight(solver):
+    weights = {(): np.inf, ("age",): 2, ("sex",): 3.0, ("sex", "age"): 4.0}
+    reconstruct(NOISY, WORKLOAD, weights=weights)
+    given = solver[0]["weights"]
+    assert given.dtype == np.float64
+    assert [given[LAYOUT.places[s]] for s in [(), (0,), (1,), (0, 1)]] == [np.inf, 2, 3, 4]
+    assert np.isnan(given[LAYOUT.places[(1, 2)]])  # never measured: the solver's eta
+    with refused("no weight for the residual of age × sex; give one for every measured residual"):
+        reconstruct(NOISY, WORKLOAD, weights={(): 1, ("age",): 2, ("sex",): 3.0})
+    with refused("no weight for the residual of the total; give one for every measured residual"):
+        reconstruct(NOISY, WORKLOAD, weights={("age",): 2})
+    with refused("a weight is given for age × region, which no table of the workload contains; leave it out"):
+        reconstruct(NOISY, WORKLOAD, weights={("region", "age"): 2})
+    with refused("a weight is given for the text 'age'; write ('age',) for the set of one attribute"):
+        reconstruct(NOISY, WORKLOAD, weights={"age": 2})
+
+
+def test_a_function_gives_each_residual_its_weight(solver):
+    seen = []
+    reconstruct(NOISY, WORKLOAD, weights=lambda names: seen.append(names) or 1.0 + len(names))
+    assert seen == [DOMAIN.names(members) for members in LAYOUT.sets]
+    assert solver[0]["weights"].tolist() == [1.0 + len(names) for names in seen]
+
+
+@pytest.mark.parametrize("weight", [0, -1.0, np.nan, None, True, "2"])
+def test_a_weight_that_is_not_positive_is_refused(solver, weight):
+    with refused(f"the weight of the total is {weight!r}; give a positive number, or infinity to hold it"):
+        reconstruct(NOISY, WORKLOAD, weights=lambda names: weight)
+    assert not solver
+
+
+def test_weights_that_are_none_are_refused(solver):
+    with refused("no weights 'papper'; did you mean 'paper'? (there are paper, noise, or give a number)"):
+        reconstruct(NOISY, WORKLOAD, weights="papper")
+    for weights in (0, -2.0, np.nan, np.inf, True, None):
+        with refused(f"weights is {weights!r}; give 'paper', 'noise', a positive number b for b^(−|τ|), a mapping"):
+            reconstruct(NOISY, WORKLOAD, weights=weights)
+    assert not solver
+
+
+def test_holds_that_the_workload_does_not_contain_are_refused(solver):
+    with refused("hold names age × region, which no table of the workload contains; leave it out"):
+        reconstruct(NOISY, WORKLOAD, hold=[("age", "region")])
+    with refused("hold names the text 'age'; write ('age',) for the set of one attribute"):
+        reconstruct(NOISY, WORKLOAD, hold=["age"])
+    with pytest.raises(DomainError, match="no attribute 'agee' in the domain"):
+        reconstruct(NOISY, WORKLOAD, hold=[("agee",)])
+    assert not solver
+
+
+def test_a_start_must_be_a_solution_of_the_same_workload(solver):
+    linear = reconstruct(NOISY, WORKLOAD, method="mle")
+    with refused("the release to start from was made by 'mle'; start from one by 'lnn'"):
+        reconstruct(NOISY, WORKLOAD, start=linear)
+    other = reconstruct(NOISY, Workload(DOMAIN, [("age",)]))
+    with refused("the release to start from has other tables; start from one of the same workload"):
+        reconstruct(NOISY, WORKLOAD, start=other)
+
+
+@pytest.mark.parametrize("method", ["mle", "trunc", "trunc+rescale"])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("weights", 2.0),
+        ("weights", "noise"),
+        ("eta", 1.0),
+        ("hold", [()]),
+        ("tolerance", 1e-3),
+        ("max_steps", 5),
+        ("progress", print),
+        ("start", object()),
+    ],
+)
+def test_options_of_the_solver_are_refused_with_other_methods(method, option, value):
+    with refused(f"method {method!r} has no {option}; leave it out, or use method='lnn'"):
+        reconstruct(NOISY, WORKLOAD, method=method, **{option: value})
+
+
+def test_a_method_that_is_not_there_is_refused_with_a_suggestion():
+    with refused("no method 'trunk'; did you mean 'trunc'? (there are mle, lnn, trunc, trunc+rescale)"):
+        reconstruct(NOISY, WORKLOAD, method="trunk")
+    with refused("no method 3 (there are mle, lnn, trunc, trunc+rescale)"):
+        reconstruct(NOISY, WORKLOAD, method=3)
+
+
+def test_a_workload_over_another_domain_is_refused():
+    other = Domain.fromdict({"age": 4, "sex": ["F", "M"], "region": 3})
+    text = "the workload is over Domain(age: 4, sex: 2, region: 3) and the measurements over Domain("
+    with pytest.raises(WorkloadError, match=re.escape(text)):
+        reconstruct(NOISY, Workload(other, [("age",)]), method="mle")
+
+
+@pytest.mark.parametrize(("method", "arrays"), [("mle", 2.5), ("trunc", 2.5), ("trunc+rescale", 2.5), ("lnn", 5)])
+def test_memory_is_checked_before_anything_is_laid_out(method, arrays):
+    domain = Domain.fromdict({"a": 10**6, "b": 10**6})
+    noisy = Measurements.from_marginals(domain, [((), 3.0, 1.0)])
+    needed = f"{8 * arrays:.3g} TB"
+    text = f"reconstruction of 1 tables by {method!r} needs {needed} of memory"
+    with pytest.raises(MemoryLimitError, match=re.escape(text)):
+        reconstruct(noisy, Workload(domain, [("a", "b")]), method=method)
+
+
+def test_the_public_names_are_there():
+    assert margrave.reconstruct is reconstruct
+    assert margrave.Measurements is Measurements
+    assert {"Gaussian", "Laplace", "Release", "reconstruct"} <= set(dir(margrave))
+    with pytest.raises(AttributeError, match="module 'margrave' has no attribute 'nothing'"):
+        _ = margrave.nothing
+
+
+def test_an_unfinished_solve_raises_unless_told_not_to():
+    text = r"the solver stopped at max_steps before the tolerance was reached; .* in 1 steps \(strict=False returns"
+    with pytest.raises(ConvergenceError, match=text):
+        reconstruct(NOISY, WORKLOAD, tolerance=1e-12, max_steps=1)
+    release = reconstruct(NOISY, WORKLOAD, tolerance=1e-12, max_steps=1, strict=False)
+    assert release.solution.status is Status.MAX_STEPS
+    assert (release.marginals >= 0).all()
