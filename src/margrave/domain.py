@@ -23,10 +23,11 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
+from margrave.codebook import check_keys, parse_object, read_text
 from margrave.errors import DomainError, suggestion
 
 Label = str | int | float | bool
@@ -148,7 +149,7 @@ class Domain:
     @classmethod
     def from_json(cls, text: str) -> Domain:
         """Make a domain from the text of a codebook, or from mbi's sizes."""
-        document = _parse(text.removeprefix("\ufeff"))
+        document = parse_object(text.removeprefix("\ufeff"))
         # An attribute may well be called margrave, but then it has a size or a list there.
         if document.get("margrave") == "domain":
             return cls(_codebook_attributes(document), document.get("description", ""))
@@ -159,7 +160,7 @@ class Domain:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Domain:
         """Read a codebook, or mbi's sizes, from a file in UTF-8."""
-        text = _read_text(Path(path))
+        text = read_text(Path(path))
         try:
             return cls.from_json(text)
         except DomainError as error:
@@ -323,42 +324,6 @@ def _checked_cut(name: str, cut: object) -> float:
     raise DomainError(f"attribute {name!r} has the cut {cut!r}; give finite numbers, whole ones within ±2⁵³")
 
 
-def _read_text(file: Path) -> str:
-    """Return the text of a file in UTF-8."""
-    try:
-        return file.read_bytes().decode()
-    except UnicodeDecodeError as error:
-        raise DomainError(f"{file} is not UTF-8 at byte {error.start}; save it as JSON in UTF-8") from None
-    except OSError as error:
-        raise DomainError(f"{file} cannot be read ({error.strerror}); give the path of a codebook") from error
-
-
-def _parse(text: str) -> dict[str, Any]:
-    """Return the JSON object that the text holds; refuse what JSON leaves open."""
-    try:
-        document = json.loads(text, object_pairs_hook=_distinct_keys, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise DomainError(f'not JSON ({error}); write a JSON object such as {{"age": 85}}') from error
-    if not isinstance(document, dict):
-        raise DomainError('not a JSON object; write one such as {"age": 85}')
-    return document
-
-
-def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a JSON object; the parser alone would silently keep the last of two equal keys."""
-    document: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in document:
-            raise DomainError(f"key {key!r} stands twice in one JSON object; keep the one that is meant")
-        document[key] = value
-    return document
-
-
-def _refuse_constant(constant: str) -> NoReturn:
-    """Refuse the NaN and Infinity that Python reads although JSON has none."""
-    raise DomainError(f"{constant} is not a JSON number; write finite numbers only")
-
-
 def _codebook_attributes(document: Mapping[str, Any]) -> list[Attribute]:
     """Return the attributes of a codebook."""
     schema = document.get("schema")
@@ -366,7 +331,7 @@ def _codebook_attributes(document: Mapping[str, Any]) -> list[Attribute]:
         raise DomainError(f'the codebook has schema {schema!r}; write "schema": {_SCHEMA}')
     if schema > _SCHEMA:
         raise DomainError(f"the codebook has schema {schema}, this margrave reads {_SCHEMA}; upgrade it")
-    _check_keys("the codebook", document, _CODEBOOK_KEYS, needed="attributes")
+    check_keys("the codebook", document, _CODEBOOK_KEYS, needed="attributes")
     if not isinstance(document["attributes"], list):
         raise DomainError("the attributes of a codebook must be a list; write them in [ ]")
     return [_codebook_attribute(place, entry) for place, entry in enumerate(document["attributes"], start=1)]
@@ -376,18 +341,8 @@ def _codebook_attribute(place: int, entry: object) -> Attribute:
     """Return the attribute that one entry of a codebook describes."""
     if not isinstance(entry, dict):
         raise DomainError(f'attribute {place} of the codebook is no object; write {{"name": …, "size": …}}')
-    _check_keys(f"attribute {place} of the codebook", entry, _ATTRIBUTE_KEYS, needed="name")
+    check_keys(f"attribute {place} of the codebook", entry, _ATTRIBUTE_KEYS, needed="name")
     return Attribute(**entry)
-
-
-def _check_keys(what: str, entry: Mapping[str, Any], known: tuple[str, ...], *, needed: str) -> None:
-    """Refuse keys that nobody would read, such as a misspelt one, and the lack of the key that is needed."""
-    for key in entry:
-        if key not in known:
-            hint = suggestion(key, known)
-            raise DomainError(f"{what} has the unknown key {key!r}{hint} (it may have {', '.join(known)})")
-    if needed not in entry:
-        raise DomainError(f"{what} has no {needed!r}; add it")
 
 
 def _codebook_entry(member: Attribute) -> dict[str, object]:
