@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 
@@ -40,6 +41,15 @@ def peak_megabytes() -> float:
     """Return the largest resident size of this process so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 1e6 if sys.platform == "darwin" else peak / 1e3
+
+
+def resident_megabytes() -> float:
+    """Return the resident size of this process now, where the system tells (Linux), else its largest so far."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return peak_megabytes()
+    return pages * resource.getpagesize() / 1e6
 
 
 def report(name: str, seconds: float, limit_seconds: float, **more: object) -> None:

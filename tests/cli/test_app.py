@@ -80,5 +80,7 @@ def test_debug_shows_where_an_error_arose(monkeypatch, capsys):
 def test_demo_prints_a_table():
     done = margrave_command("demo")
     assert done.returncode == 0, done.stderr
-    assert "Age by work" in done.stdout
+    assert "Age by marital status, non-negative" in done.stdout
+    last = next(line for line in done.stdout.splitlines() if "non-negative (lnn)" in line)
+    assert last.split("│")[3].strip() == "0"  # no negative cells
     assert done.stderr == ""

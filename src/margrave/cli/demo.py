@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from rich.console import Console
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
+    from margrave.release.release import Release
+
+# Standard deviation of the simulated noise in each cell of each table, in people.
+_NOISE = 30.0
 
 
 def demo() -> None:
@@ -11,37 +21,45 @@ def demo() -> None:
 
     Example:  margrave demo
     """
-    import numpy as np
-
-    from margrave.algebra import transform
-    from margrave.algebra.layout import Layout
-    from margrave.cli.town import DOMAIN, INHABITANTS, inhabitants
+    from margrave.cli import town
+    from margrave.measurements import Measurements
+    from margrave.release.reconstruct import reconstruct
     from margrave.workload import Workload
 
-    console = Console()
-    workload = Workload.all_kway(DOMAIN, 3)
-    console.print(f"[bold]A made-up town[/] of {INHABITANTS:,} people: {DOMAIN}")
-    console.print(f"Workload: {workload}")
+    console = Console(soft_wrap=True, highlight=False)
+    domain = town.DOMAIN
+    workload = Workload.all_kway(domain, 3)
+    console.print(f"[bold]A made-up town[/] of {town.INHABITANTS:,} people: {domain}")
+    console.print(f"[bold]Wanted:[/] all {len(workload)} tables of three attributes, {workload.cells:,} cells")
+    console.print(f"[bold]Given:[/]  all of them with simulated noise of standard deviation {_NOISE:g} in each cell\n")
 
-    people = inhabitants()
-    layout = Layout.of(DOMAIN.shape, workload.positions)
-    tables = np.zeros(layout.cells)
-    for table in range(layout.outer, len(layout.sets)):
-        names = DOMAIN.names(layout.sets[table])
-        np.add.at(layout.view(tables, table), tuple(people[name] for name in names), 1)
-    residuals = transform.decompose(layout, tables)
-    marginals = transform.reconstruct(layout, residuals)
-    difference = np.abs(marginals - tables)[layout.inner_cells :].max()
-    console.print(
-        f"Decomposed into {len(layout.sets)} residuals and put together again; "
-        f"largest difference {difference:.1e} people."
-    )
-    shown = layout.view(marginals, layout.places[DOMAIN.positions(("age", "work"))])
-    console.print(crosstab("Age by work", DOMAIN["age"].categories, DOMAIN["work"].categories, shown))
+    truth = [town.count(names) for names in workload]
+    noise = town.simulated_noise([counts.shape for counts in truth], _NOISE)
+    noisy = [(names, counts + one, _NOISE**2) for names, counts, one in zip(workload, truth, noise, strict=True)]
+    measurements = Measurements.from_marginals(domain, noisy)
+    unbiased = reconstruct(measurements, workload, method="mle")
+    released = reconstruct(measurements, workload, method="lnn", hold=[()])
+
+    rows, columns = domain["age"].categories, domain["marital"].categories
+    for title, release in (("unbiased", unbiased), ("non-negative", released)):
+        counts = release.table("age", "marital").values
+        console.print(crosstab(f"Age by marital status, {title}", rows, columns, counts))
+    console.print(comparison([("as given", [one[1] for one in noisy]), *_named(unbiased, released)], truth))
+    if released.solution is not None:
+        steps, gap = released.solution.steps, released.solution.gap
+        console.print(f"\nSolved in {steps} rounds; proven to be within {gap:.0e} of the best fit there is.")
 
 
-def crosstab(title: str, rows: tuple[str, ...], columns: tuple[str, ...], counts: object) -> Table:
-    """Return a two-way table of counts for the terminal, with totals.
+def _named(unbiased: Release, released: Release) -> list[tuple[str, list[Floats]]]:
+    """Return the tables of both releases with the names they go by."""
+    return [
+        ("unbiased (mle)", [table.values for table in unbiased.tables()]),
+        ("non-negative (lnn)", [table.values for table in released.tables()]),
+    ]
+
+
+def crosstab(title: str, rows: Sequence[str], columns: Sequence[str], counts: Floats) -> Table:
+    """Return a two-way table of counts for the terminal, with totals; negative counts in red.
 
     Parameters
     ----------
@@ -50,17 +68,44 @@ def crosstab(title: str, rows: tuple[str, ...], columns: tuple[str, ...], counts
     rows, columns
         Names of the rows and columns.
     counts
-        Array of shape (rows, columns).
+        Shape (rows, columns).
     """
-    import numpy as np
-
-    values = np.asarray(counts, dtype=np.float64)
     table = Table(title=title, title_justify="left")
     table.add_column("")
     for name in (*columns, "total"):
         table.add_column(name, justify="right")
-    for name, row in zip(rows, values, strict=True):
-        table.add_row(name, *(f"{value:,.0f}" for value in (*row, row.sum())))
+    for name, row in zip(rows, counts, strict=True):
+        table.add_row(name, *(_whole(value) for value in (*row, row.sum())))
     table.add_section()
-    table.add_row("total", *(f"{value:,.0f}" for value in (*values.sum(axis=0), values.sum())))
+    table.add_row("total", *(_whole(value) for value in (*counts.sum(axis=0), counts.sum())))
     return table
+
+
+def comparison(releases: Sequence[tuple[str, list[Floats]]], truth: list[Floats]) -> Table:
+    """Return how far the tables of each release are from the truth, which is known for a made-up town only.
+
+    Parameters
+    ----------
+    releases
+        Name and tables of each release.
+    truth
+        The exact tables.
+    """
+    table = Table(title="All tables against the truth (known only because the town is made up)", title_justify="left")
+    table.add_column("")
+    for name in ("mean error a cell", "negative cells", "total"):
+        table.add_column(name, justify="right")
+    for name, tables in releases:
+        cells = sum(counts.size for counts in truth)
+        error = sum(abs(one - counts).sum() for one, counts in zip(tables, truth, strict=True)) / cells
+        negative = sum(int((one < 0).sum()) for one in tables)
+        totals = [one.sum() for one in tables]
+        spread = _whole(min(totals)) if max(totals) - min(totals) < 0.5 else f"{min(totals):,.0f} … {max(totals):,.0f}"
+        table.add_row(name, f"{error:.2f}", f"{negative:,}", spread)
+    return table
+
+
+def _whole(value: float) -> str:
+    """Return a count as a whole number, in red if it is negative."""
+    rounded = round(value)
+    return f"[red]{rounded:,}[/]" if rounded < 0 else f"{rounded:,}"

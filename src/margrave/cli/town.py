@@ -1,10 +1,13 @@
 """A made-up town for the demonstration: 50,000 inhabitants drawn from a fixed public recipe, nobody's data.
 
-Each attribute depends on some before it, as in a real register: older people are married or widowed, work less, and
-live in larger flats; income follows education and work; car and commute follow the district.
+Attributes depend on each other as in a real register: older people are married or widowed and work less, income
+follows work and education.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +69,7 @@ _WORK = [
 _INCOME = [[60, 28, 9, 2, 1], [12, 50, 28, 8, 2], [1, 18, 44, 28, 9], [8, 24, 28, 22, 18]]
 
 
+@cache
 def inhabitants() -> dict[str, Codes]:
     """Return the town: for each attribute of ``DOMAIN`` the code of each inhabitant."""
     generator = np.random.default_rng(_SEED)
@@ -92,3 +96,17 @@ def _draw(generator: np.random.Generator, tendencies: list[list[int]], rows: Cod
     shares /= shares[:, -1:]
     codes: Codes = np.sum(generator.random(len(rows))[:, None] >= shares[rows], axis=1, dtype=np.int64)
     return codes
+
+
+def count(names: Sequence[str]) -> NDArray[np.float64]:
+    """Return the exact cross-tabulation of the inhabitants by the named attributes."""
+    people = inhabitants()
+    counts = np.zeros([DOMAIN[name].size for name in names])
+    np.add.at(counts, tuple(people[name] for name in names), 1)
+    return counts
+
+
+def simulated_noise(shapes: Sequence[tuple[int, ...]], deviation: float) -> list[NDArray[np.float64]]:
+    """Return Gaussian noise in floating point, good enough to show an effect and to protect nobody."""
+    generator = np.random.default_rng(_SEED + 1)
+    return [generator.normal(0.0, deviation, size=shape) for shape in shapes]
