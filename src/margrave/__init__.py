@@ -1,5 +1,6 @@
 """Margrave releases cross-tabulations of private tables under differential privacy."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from margrave.domain import Attribute, Domain
@@ -7,43 +8,70 @@ from margrave.errors import MargraveError
 from margrave.workload import Workload
 
 if TYPE_CHECKING:
+    from margrave.data.table import CodedTable
     from margrave.measurements import Gaussian, Laplace, Measurements
+    from margrave.mechanisms.gaussian_marginals import gaussian_marginals
+    from margrave.mechanisms.residual_planner import measure
+    from margrave.mechanisms.scalable_mwem import scalable_mwem
+    from margrave.planning.plan import Plan, budget_for_margin, plan
+    from margrave.privacy.budget import Budget
+    from margrave.privacy.ledger import Ledger
     from margrave.release.reconstruct import reconstruct
     from margrave.release.release import Release
 
+    __version__: str
+
 __all__ = [
     "Attribute",
+    "Budget",
+    "CodedTable",
     "Domain",
     "Gaussian",
     "Laplace",
+    "Ledger",
     "MargraveError",
     "Measurements",
+    "Plan",
     "Release",
     "Workload",
     "__version__",
+    "budget_for_margin",
+    "gaussian_marginals",
+    "measure",
+    "plan",
     "reconstruct",
+    "scalable_mwem",
 ]
 
-# Names whose modules load compiled loops: they come when they are asked for.
+# What needs the compiled loops is imported when it is first used: the command line must answer at once.
 _LATE = {
+    "Budget": "margrave.privacy.budget",
+    "CodedTable": "margrave.data.table",
     "Gaussian": "margrave.measurements",
     "Laplace": "margrave.measurements",
+    "Ledger": "margrave.privacy.ledger",
     "Measurements": "margrave.measurements",
+    "Plan": "margrave.planning.plan",
     "Release": "margrave.release.release",
+    "budget_for_margin": "margrave.planning.plan",
+    "gaussian_marginals": "margrave.mechanisms.gaussian_marginals",
+    "measure": "margrave.mechanisms.residual_planner",
+    "plan": "margrave.planning.plan",
     "reconstruct": "margrave.release.reconstruct",
+    "scalable_mwem": "margrave.mechanisms.scalable_mwem",
 }
 
 
 def __getattr__(name: str) -> object:
-    """Look up late what takes longer than all else here: modules with compiled loops, and the package's metadata."""
-    if name in _LATE:
-        from importlib import import_module
-
-        return getattr(import_module(_LATE[name]), name)
+    """Import a public name when it is first used; likewise the version, which takes long to look up."""
     if name == "__version__":
         from importlib.metadata import version
 
         return version("margrave")
+    if name in _LATE:
+        value = getattr(import_module(_LATE[name]), name)
+        globals()[name] = value
+        return value
     raise AttributeError(f"module 'margrave' has no attribute {name!r}")
 
 

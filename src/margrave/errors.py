@@ -26,6 +26,10 @@ class MemoryLimitError(MargraveError):
     """The work would need more memory than the machine has."""
 
 
+class DataError(MargraveError):
+    """A private table cannot be read or does not fit its domain; the message shows no value of it."""
+
+
 class MeasurementError(MargraveError):
     """A measurement, its noise, or a file that should hold measurements is not what it must be."""
 
@@ -40,6 +44,30 @@ class ReconstructionError(MargraveError):
 
 class ReleaseError(MargraveError):
     """A reconstruction cannot be made as asked, or a release does not hold the table asked for."""
+
+
+class PlanError(MargraveError):
+    """A plan cannot be made as asked, or does not hold what it is asked for."""
+
+
+class BudgetError(MargraveError):
+    """A privacy budget, or a number that should be one, is not what it must be."""
+
+
+class SelectionError(MargraveError):
+    """A candidate cannot be selected as asked; the message shows no score."""
+
+
+class LedgerError(MargraveError):
+    """A ledger cannot be read, written or trusted."""
+
+
+class BudgetRefusedError(LedgerError):
+    """A charge would pass the cap of the ledger; nothing was charged."""
+
+
+class NoiseError(MargraveError):
+    """Noise cannot be drawn as asked, or its source of random bits is broken."""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

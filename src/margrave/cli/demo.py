@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
     from margrave.release.release import Release
 
-# Standard deviation of the simulated noise in each cell of each table, in people.
-_NOISE = 30.0
+_EPSILON, _DELTA = 1.0, 1e-9
 
 
 def demo() -> None:
@@ -22,21 +21,23 @@ def demo() -> None:
     Example:  margrave demo
     """
     from margrave.cli import town
-    from margrave.measurements import Measurements
+    from margrave.data.table import CodedTable
+    from margrave.mechanisms.residual_planner import measure
+    from margrave.planning.plan import plan
+    from margrave.privacy.budget import Budget
     from margrave.release.reconstruct import reconstruct
     from margrave.workload import Workload
 
     console = Console(soft_wrap=True, highlight=False)
-    domain = town.DOMAIN
+    domain, budget = town.DOMAIN, Budget.approx(epsilon=_EPSILON, delta=_DELTA)
     workload = Workload.all_kway(domain, 3)
     console.print(f"[bold]A made-up town[/] of {town.INHABITANTS:,} people: {domain}")
     console.print(f"[bold]Wanted:[/] all {len(workload)} tables of three attributes, {workload.cells:,} cells")
-    console.print(f"[bold]Given:[/]  all of them with simulated noise of standard deviation {_NOISE:g} in each cell\n")
+    console.print(f"[bold]Budget:[/] ε = {_EPSILON:g} at δ = {_DELTA:g}, each person in one row\n")
 
-    truth = [town.count(names) for names in workload]
-    noise = town.simulated_noise([counts.shape for counts in truth], _NOISE)
-    noisy = [(names, counts + one, _NOISE**2) for names, counts, one in zip(workload, truth, noise, strict=True)]
-    measurements = Measurements.from_marginals(domain, noisy)
+    planned = plan(workload, budget, contributions=1)
+    console.print(str(planned.summary()) + "\n")
+    measurements = measure(planned, CodedTable(domain, town.inhabitants()))
     unbiased = reconstruct(measurements, workload, method="mle")
     released = reconstruct(measurements, workload, method="lnn", hold=[()])
 
@@ -44,7 +45,8 @@ def demo() -> None:
     for title, release in (("unbiased", unbiased), ("non-negative", released)):
         counts = release.table("age", "marital").values
         console.print(crosstab(f"Age by marital status, {title}", rows, columns, counts))
-    console.print(comparison([("as given", [one[1] for one in noisy]), *_named(unbiased, released)], truth))
+    console.print(f"Standard error of a cell, unbiased: {planned.standard_error('age', 'marital'):.1f} people\n")
+    console.print(comparison(_named(unbiased, released), [town.count(names) for names in workload]))
     if released.solution is not None:
         steps, gap = released.solution.steps, released.solution.gap
         console.print(f"\nSolved in {steps} rounds; proven to be within {gap:.0e} of the best fit there is.")

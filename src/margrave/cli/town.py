@@ -104,9 +104,3 @@ def count(names: Sequence[str]) -> NDArray[np.float64]:
     counts = np.zeros([DOMAIN[name].size for name in names])
     np.add.at(counts, tuple(people[name] for name in names), 1)
     return counts
-
-
-def simulated_noise(shapes: Sequence[tuple[int, ...]], deviation: float) -> list[NDArray[np.float64]]:
-    """Return Gaussian noise in floating point, good enough to show an effect and to protect nobody."""
-    generator = np.random.default_rng(_SEED + 1)
-    return [generator.normal(0.0, deviation, size=shape) for shape in shapes]

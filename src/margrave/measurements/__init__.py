@@ -3,5 +3,6 @@
 from margrave.measurements.entries import Observation
 from margrave.measurements.measurements import Measurements
 from margrave.measurements.noise import Gaussian, Laplace, Loss
+from margrave.measurements.provenance import Provenance, Step
 
-__all__ = ["Gaussian", "Laplace", "Loss", "Measurements", "Observation"]
+__all__ = ["Gaussian", "Laplace", "Loss", "Measurements", "Observation", "Provenance", "Step"]

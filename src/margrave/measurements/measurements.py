@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +31,7 @@ from margrave.errors import MargraveError, MeasurementError
 from margrave.measurements.archive import Arrays, read_archive, write_archive
 from margrave.measurements.entries import Names, Observation, marginal, observation, read_only, spoken
 from margrave.measurements.noise import Gaussian, Laplace, Loss
+from margrave.measurements.provenance import Provenance
 
 _KIND, _SCHEMA = "measurements", 1
 
@@ -55,6 +56,8 @@ class Measurements:
         degree of freedom (an attribute of one value) is known without measuring, and is not counted.
     others
         The measurements with any other noise.
+    provenance
+        How they were made; None for numbers that came from elsewhere.
     """
 
     domain: Domain
@@ -63,6 +66,7 @@ class Measurements:
     precisions: Floats
     counts: Integers
     others: tuple[Observation, ...] = field(default=())
+    provenance: Provenance | None = None
 
     def __post_init__(self) -> None:
         for name in ("values", "precisions", "counts"):
@@ -130,7 +134,14 @@ class Measurements:
 
     @classmethod
     def from_centered(
-        cls, domain: Domain, layout: Layout, *, values: Floats, precisions: Floats, counts: Integers | None = None
+        cls,
+        domain: Domain,
+        layout: Layout,
+        *,
+        values: Floats,
+        precisions: Floats,
+        counts: Integers | None = None,
+        provenance: Provenance | None = None,
     ) -> Measurements:
         """Take measurements that are centred arrays already, without copying them: write to them no more.
 
@@ -147,6 +158,8 @@ class Measurements:
             Shape (tables,); inverse variance of each residual, zero where it was not measured.
         counts
             Shape (tables,); how often each was measured; by default once where the precision is above zero.
+        provenance
+            How they were made.
         """
         if layout.sizes != domain.shape:
             raise MeasurementError(
@@ -165,7 +178,11 @@ class Measurements:
             raise MeasurementError("counts must be one whole number a table, at least 1 where a precision is above 0")
         if not often.any():
             raise MeasurementError("there are no measurements; give at least one")
-        return cls(domain, layout, values, precisions, often)
+        return cls(domain, layout, values, precisions, often, provenance=provenance)
+
+    def with_provenance(self, provenance: Provenance) -> Measurements:
+        """Return the same measurements with a record of how they were made."""
+        return replace(self, provenance=provenance)
 
     @cached_property
     def sets(self) -> tuple[Names, ...]:
@@ -192,6 +209,7 @@ class Measurements:
             "domain": self.domain.to_json(),
             "tables": [self.domain.names(members) for members in self.layout.sets[self.layout.outer :]],
             "others": noises,
+            "provenance": None if self.provenance is None else self.provenance.to_dict(),
         }
         arrays: Arrays = {"values": self.values, "precisions": self.precisions, "counts": self.counts}
         for number, one in enumerate(self.others):
@@ -212,7 +230,9 @@ class Measurements:
                 domain, layout, values=arrays["values"], precisions=arrays["precisions"], counts=counts
             )
             others = [_saved(domain, entry, arrays, number) for number, entry in enumerate(header["others"])]
-            return cls(domain, layout, whole.values, whole.precisions, counts, tuple(others))
+            saved = header.get("provenance")
+            provenance = None if saved is None else Provenance.from_dict(saved)
+            return cls(domain, layout, whole.values, whole.precisions, counts, tuple(others), provenance)
         except (MargraveError, KeyError, TypeError, ValueError, AttributeError) as error:
             reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
             raise MeasurementError(f"{os.fspath(path)} does not hold measurements ({reason}); save it again") from error

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats
@@ -35,8 +36,13 @@ from margrave.algebra.layout import Layout
 from margrave.algebra.threads import over_tables
 from margrave.reconstruction import rounds
 
-# Below this share of the loss of all-zero residuals the best loss counts as zero, and the gap is absolute.
+# Below this share of the loss of all-zero residuals the best loss counts as zero, and the gap is absolute; and a loss
+# that is less than theirs by no more than this share owes it to rounding.
 _NEXT_TO_NOTHING = 1e-12
+# Cells of tables that are held may be negative by rounding, by this share of the total; no mixture could mend that.
+ROUNDING = 1e-12
+# Sums of cell shares that differ by less are equal: they depend on how the tables were cut into ranges for threads.
+_SAME_SHARE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +104,49 @@ class Problem:
         tables = (self.z[offset[t] : offset[t + 1]] for t in free)
         return float(sum(self.weights[t] * (x @ x) for t, x in zip(free, tables, strict=True)))
 
+    @cached_property
+    def fixed(self) -> NDArray[np.bool_]:
+        """Whether the holds fix each table: its own residual is held and all its facets are fixed; shape (tables,)."""
+        layout = self.layout
+        fixed = np.isinf(self.weights)
+        for table in range(len(layout.sets)):
+            facets = layout.index.facet[table, : layout.index.order[table]]
+            fixed[table] &= bool(fixed[facets].all())
+        return fixed
+
+    def independent(self) -> Floats:
+        """Return residuals of independent attributes: held one-way tables where they are positive, else even ones.
+
+        With the held total T the tables are T ∏ (μ_k / T), so that the residuals are T ∏ (r_k / T).
+        """
+        layout, total = self.layout, float(self.z[0])
+        shares: dict[int, Floats] = {}
+        for attribute, size in enumerate(layout.sizes):
+            table = layout.places.get((attribute,))
+            if table is not None and np.isinf(self.weights[table]):
+                share = layout.view(self.z, table) / total
+                if share.min() > -1 / size:
+                    shares[attribute] = share
+        residuals = np.zeros(layout.cells)
+        for table, attributes in enumerate(layout.sets):
+            if shares.keys() >= set(attributes):
+                parts = np.ix_(*(shares[attribute] for attribute in attributes))
+                layout.view(residuals, table)[...] = total * math.prod(parts)
+        return residuals
+
+    @cached_property
+    def largest_loss(self) -> float:
+        """A bound on f over all non-negative tables with the held total T, where it is held; else infinity.
+
+        Cells between 0 and T that add up to T have ‖r_τ‖ ≤ ‖μ_τ‖ ≤ T, so that f ≤ Σ w_τ (T + ‖z_τ‖)². A dual value
+        above it proves that no such tables keep all holds.
+        """
+        if not self.holds_total:
+            return math.inf
+        free = np.isfinite(self.weights)
+        norms = np.sqrt(np.add.reduceat(self.z * self.z, self.layout.index.offset[:-1]))
+        return float(self.weights[free] @ (abs(float(self.z[0])) + norms[free]) ** 2)
+
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
@@ -108,7 +157,9 @@ class Certificate:
     gap
         (f(r') − g(λ)) / f(r'); absolute where f(r') is next to nothing. Infinite where no feasible point was found.
     lift
-        The weight θ of the lift.
+        The weight θ of the lift; zero where all-zero tables are the best that is known.
+    dual
+        g(λ), which no feasible loss is below.
     violation
         The most negative cell before the lift, as a positive number.
     residuals
@@ -117,6 +168,7 @@ class Certificate:
 
     gap: float
     lift: float
+    dual: float
     violation: float
     residuals: Floats
 
@@ -143,7 +195,7 @@ def certify(
     marginals = transform.reconstruct(layout, first, out=second)
     total = float(first[0])
     violation = max(0.0, -float(marginals[layout.inner_cells :].min()))
-    if violation == 0.0:
+    if violation <= (ROUNDING * total if problem.holds_more else 0.0):
         lift, residuals = 0.0, first
     elif problem.holds_more:
         lift, residuals = _mix(layout, first, second, interior)
@@ -153,10 +205,11 @@ def certify(
         lift, residuals = 1.0, _zero(first)
     loss = problem.loss(residuals) if math.isfinite(lift) else math.inf
     scale = problem.loss_of_zero
-    if not problem.holds_total and not problem.holds_more and loss > scale:
-        loss, lift, residuals = scale, 1.0, _zero(first)
-    gap = loss - dual
-    return Certificate(gap / loss if loss > _NEXT_TO_NOTHING * scale else gap, lift, violation, residuals)
+    if not problem.holds_total and not problem.holds_more and loss >= (1 - _NEXT_TO_NOTHING) * scale:
+        # Nothing is left to lift. Near an optimum of no people at all, θ says only how two roundings compare.
+        loss, lift, residuals = scale, 0.0, _zero(first)
+    gap = max(loss - dual, 0.0)
+    return Certificate(gap / loss if loss > _NEXT_TO_NOTHING * scale else gap, lift, dual, violation, residuals)
 
 
 def dual_residuals(problem: Problem, multipliers: Floats, buffer: Floats) -> float:
@@ -190,7 +243,7 @@ def _lift(layout: Layout, residuals: Floats, marginals: Floats, total: float) ->
     over_tables(count, layout.outer, tables, index.offset)
     from_above = np.cumsum(np.sum(spread, axis=0)[::-1])
     # Bin b holds relative violations below 2^(b − BINS/2); the floor is the top of the first bin that need not be cut.
-    uncut = int(np.searchsorted(from_above, 1.0))
+    uncut = int(np.searchsorted(from_above, 1.0 - _SAME_SHARE))
     floor = total * 2.0 ** (rounds.BINS // 2 - 1 - min(uncut, rounds.BINS - 1))
     floor = min(floor, float((worst[layout.outer :] * np.diff(index.offset)[layout.outer :]).max()))
     over_tables(lack, layout.outer, tables, index.offset)

@@ -37,7 +37,7 @@ from margrave.algebra.layout import Layout
 from margrave.algebra.threads import over_tables
 from margrave.errors import ReconstructionError
 from margrave.reconstruction import rounds
-from margrave.reconstruction.certificate import Certificate, Problem, certify, dual_residuals
+from margrave.reconstruction.certificate import ROUNDING, Certificate, Problem, certify, dual_residuals
 from margrave.reconstruction.losses import Estimates
 
 # The paper's η for its own weights, which are at most k_∅: unmeasured residuals are held nearer to zero than measured
@@ -45,8 +45,6 @@ from margrave.reconstruction.losses import Estimates
 _ETA = 40.0
 # The first look at the certificate, and then after every so many percent more rounds: a look costs about six rounds.
 _FIRST_CHECK, _CHECK_GROWTH = 50, 1.1
-# A fixed table may be negative by rounding, by this share of the total.
-_ROUNDING = 1e-9
 
 
 class Status(Enum):
@@ -139,12 +137,17 @@ def reconstruct_nonnegative(
     interior = interior_point(problem) if problem.holds_more else None
     ascent = Ascent(problem, start)
     buffers = (np.empty(layout.cells), np.empty(layout.cells))
-    next_check = _FIRST_CHECK
+    next_check = _FIRST_CHECK if start is None else 1  # a good start may be all that is needed
     while True:
         ascent.run(min(next_check, max_steps) - ascent.steps)
         proof = certify(problem, ascent.multipliers, buffers=buffers, interior=interior)
         if progress is not None:
             progress(ascent.steps, proof.gap)
+        if problem.holds_more and interior is None and proof.dual > (1 + ROUNDING) * problem.largest_loss:
+            raise ReconstructionError(
+                "the held residuals contradict each other: no non-negative tables have them all (proven after "
+                f"{ascent.steps} steps); hold fewer residuals"
+            )
         good = proof.gap <= tolerance and proof.lift <= 10 * tolerance and proof.violation <= most_negative
         if good or ascent.steps >= max_steps:
             return _solution(layout, ascent, proof, Status.SOLVED if good else Status.MAX_STEPS)
@@ -171,6 +174,10 @@ def solver_weights(
             )
         found = np.where(counts > 0, estimates.precisions, np.nan)
         default_eta *= float(known.max())
+    elif isinstance(weights, str) or not 0 < weights < math.inf:
+        raise ReconstructionError(
+            f"weights is {weights!r}; give 'paper', 'noise', a positive number b for b^(−|τ|), or one weight a table"
+        )
     else:
         found = np.where(counts > 0, float(weights) ** -order, np.nan)
     found[np.isnan(found)] = default_eta if eta is None else eta
@@ -186,29 +193,24 @@ def check_holds(problem: Problem) -> None:
     """Raise `ReconstructionError` if the held residuals fix a table that is negative.
 
     A table is fixed when all residuals inside it are held. Fixed tables that are not negative may still contradict each
-    other; that shows as a solver that does not finish.
+    other; that shows in the solver, whose dual then grows beyond `Problem.largest_loss`.
     """
-    layout = problem.layout
-    held = np.isinf(problem.weights)
-    if not problem.holds_total and layout.degrees[0] > 0:
+    if not problem.holds_total:
         return
-    fixed = held.copy()
-    for table in range(len(layout.sets)):
-        facets = layout.index.facet[table, : layout.index.order[table]]
-        fixed[table] &= bool(fixed[facets].all())
-    total = float(problem.z[0])
+    layout, total = problem.layout, float(problem.z[0])
     if total <= 0:
         raise ReconstructionError(
             f"the total is held at {total:.6g}, which no table without negative cells has; "
             "do not hold it, or measure it more precisely"
         )
     residuals = np.zeros(layout.cells)
-    for table in np.flatnonzero(fixed).tolist():
+    fixed = np.flatnonzero(problem.fixed).tolist()
+    for table in fixed:
         layout.view(residuals, table)[...] = layout.view(problem.z, table)
     marginals = transform.reconstruct(layout, residuals, out=residuals)
-    for table in np.flatnonzero(fixed).tolist():
+    for table in fixed:
         least = float(layout.view(marginals, table).min())
-        if least < -_ROUNDING * total:
+        if least < -ROUNDING * total:
             raise ReconstructionError(
                 f"the held residuals fix a table over {len(layout.sets[table])} attributes (number {table}) with the "
                 f"negative cell {least:.6g}; hold fewer residuals"
@@ -231,7 +233,7 @@ class Ascent:
         self.problem = problem
         self.steps = 0
         outer = layout.cells - layout.inner_cells
-        self.multipliers = np.zeros(outer) if start is None else np.maximum(start, 0.0)
+        self.multipliers = np.zeros(outer) if start is None else _starting_point(start, outer)
         self._ahead = self.multipliers.copy()
         self._base = problem.z[layout.inner_cells :]
         self._curvatures = problem.curvatures
@@ -300,6 +302,17 @@ class Ascent:
         transform.fill_facets(layout, tables, self._facets)
 
 
+def _starting_point(start: Floats, cells: int) -> Floats:
+    """Return multipliers that were given as a new array of numbers that are not negative."""
+    array = np.array(start, dtype=np.float64)
+    if array.shape != (cells,) or not np.isfinite(array).all():
+        raise ReconstructionError(
+            f"the multipliers to start from have shape {array.shape} or are not finite; give those of a solution "
+            f"of the same workload, of shape ({cells},)"
+        )
+    return np.maximum(array, 0.0, out=array)
+
+
 def _step_sizes(layout: Layout, curvatures: Floats) -> Floats:
     """Return s_γ of equation (3) for the outer tables; zero where nothing inside a table can move."""
     eigenvalues = curvatures * transform.tables_spectrum(layout, transform.outer_weights(layout))
@@ -311,39 +324,45 @@ def _step_sizes(layout: Layout, curvatures: Floats) -> Floats:
 def interior_point(problem: Problem) -> Floats | None:
     """Return residuals that keep all holds and whose tables are positive, or None if none was found.
 
-    First the held residuals alone, spread evenly. If their tables are negative somewhere, add to the total where it is
-    free; where it is held, look for tables with a smaller total (1 − m) T that are hardly negative, and add the uniform
-    table of total m T.
+    Where the total is free, adding to it makes any tables positive. Where it is held, the first guess has the held
+    one-way tables and independence, with the other holds put in. If that is negative somewhere, look for tables that
+    keep the holds and are at least a share of independent tables.
     """
     layout = problem.layout
-    held = np.isinf(problem.weights)
-    point = np.zeros(layout.cells)
-    for table in np.flatnonzero(held).tolist():
+    held = np.flatnonzero(np.isinf(problem.weights)).tolist()
+    independent = problem.independent() if problem.holds_total else np.zeros(layout.cells)
+    point = independent.copy()
+    for table in held:
         layout.view(point, table)[...] = layout.view(problem.z, table)
+    marginals = transform.reconstruct(layout, point)
     cells = np.diff(layout.index.offset)[layout.outer :]
-    least = np.minimum.reduceat(
-        transform.reconstruct(layout, point)[layout.inner_cells :],
-        layout.index.offset[layout.outer : -1] - layout.inner_cells,
-    )
-    needed = float((-least * cells).max())
+    needed = float((-np.minimum.reduceat(marginals, layout.index.offset[layout.outer : -1]) * cells).max())
     if not problem.holds_total:
         point[0] += max(2 * needed, 0.0) + 1.0
         return point
-    return point if needed < 0 else _search_interior(problem)
+    return point if needed < 0 else _search_interior(problem, point, independent, marginals)
 
 
-def _search_interior(problem: Problem) -> Floats | None:
-    """Return positive tables with all holds, found by solving with a margin, or None."""
-    layout, total = problem.layout, float(problem.z[0])
+def _search_interior(problem: Problem, point: Floats, independent: Floats, marginals: Floats) -> Floats | None:
+    """Return positive tables with all holds, at least a share of the independent ones, or None.
+
+    They are the nearest to ``point``, with the weights that make all eigenvalues of the dual equal: no other problem
+    with these holds is solved in fewer rounds. A table that the holds fix bounds the share.
+    """
+    layout, most = problem.layout, 1.0
+    independent_marginals = transform.reconstruct(layout, independent)
+    for table in np.flatnonzero(problem.fixed).tolist():
+        cells = slice(*layout.index.offset[table : table + 2])
+        most = min(most, float((marginals[cells] / independent_marginals[cells]).min()))
+    spectrum = transform.tables_spectrum(layout, transform.outer_weights(layout))
+    weights = np.where(np.isinf(problem.weights), np.inf, spectrum)
     buffer = np.empty(layout.cells)
-    for margin in (0.5, 0.1, 0.02, 0.004):
-        target = problem.z.copy()
-        target[0] = (1 - margin) * total
-        ascent = Ascent(Problem(layout, target, problem.weights))
+    for margin in (0.5 * most, 0.1 * most, 0.02 * most, 0.004 * most) if most > 0 else ():
+        ascent = Ascent(Problem(layout, point - margin * independent, weights))
         for _ in range(10):
             ascent.run(100)
             residuals = ascent.residuals(buffer)
-            residuals[0] = total
+            residuals += margin * independent
             if transform.reconstruct(layout, residuals)[layout.inner_cells :].min() > 0:
                 return residuals
     return None
@@ -354,7 +373,7 @@ def _solution(layout: Layout, ascent: Ascent, proof: Certificate, status: Status
     if not math.isfinite(proof.gap):
         raise ReconstructionError(
             f"no non-negative tables were found within {ascent.steps} steps that keep all held residuals; "
-            "hold fewer residuals, or raise max_steps"
+            "hold fewer residuals, or raise max_steps (a held table with cells next to zero leaves the solver no room)"
         )
     marginals = transform.reconstruct(layout, proof.residuals, out=proof.residuals)
     np.maximum(marginals, 0.0, out=marginals)

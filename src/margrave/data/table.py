@@ -1,0 +1,75 @@
+"""A table in memory whose values are codes already: the simplest source of exact counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from margrave.algebra.kernels import Integers
+from margrave.algebra.layout import Layout
+from margrave.data.counting import count_closure
+from margrave.domain import Domain
+from margrave.errors import DataError
+
+_LARGEST_SIZE = 2**16
+
+
+class Source(Protocol):
+    """Whatever can count a private table; the boundary asks for counts and for nothing else."""
+
+    domain: Domain
+
+    def count(self, layout: Layout) -> Integers:
+        """Return the exact counts of every table of a closure over the domain, in one buffer."""
+
+
+class CodedTable:
+    """Rows held in memory as codes 0 … size − 1 of a declared domain.
+
+    Parameters
+    ----------
+    domain
+        The declared domain.
+    columns
+        The codes of every attribute of the domain, by name, all of one length.
+    """
+
+    def __init__(self, domain: Domain, columns: Mapping[str, ArrayLike]) -> None:
+        codes = [_codes_of(domain, name, columns) for name in domain.attributes]
+        if len({len(column) for column in codes}) > 1:
+            raise DataError("the columns have different lengths; give one code a row in each")
+        self.domain = domain
+        self._codes = np.array(codes, dtype=np.uint16).reshape(len(codes), -1)
+
+    def count(self, layout: Layout) -> Integers:
+        """Return the exact counts of every table of a closure over the domain, in one buffer."""
+        return count_closure(layout, self._codes)
+
+    def __repr__(self) -> str:
+        # The number of rows is private too.
+        return f"CodedTable({len(self.domain)} attributes)"
+
+
+def _codes_of(domain: Domain, name: str, columns: Mapping[str, ArrayLike]) -> NDArray[np.uint16]:
+    """Return the codes of one attribute, checked against its size; no value is shown."""
+    if name not in columns:
+        raise DataError(f"there is no column {name!r}; give the codes of every attribute of the domain")
+    codes, size = _array(columns[name]), domain[name].size
+    if size > _LARGEST_SIZE:
+        raise DataError(f"attribute {name!r} has {size:,} values; at most {_LARGEST_SIZE:,} can be counted in memory")
+    if codes is None or codes.ndim != 1 or codes.dtype.kind not in "iu":
+        raise DataError(f"column {name!r} is not a list of whole numbers; give one code a row")
+    if codes.size and (int(codes.min()) < 0 or int(codes.max()) >= size):
+        raise DataError(f"column {name!r} has codes outside 0 … {size - 1}; encode it by the declared domain")
+    return codes.astype(np.uint16)
+
+
+def _array(column: ArrayLike) -> NDArray[np.generic] | None:
+    """Return the column as an array, or None: what numpy says of one that it cannot take tells the number of rows."""
+    try:
+        return np.asarray(column)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,98 @@
+"""Where measurements come from: which mechanism, what it spent step by step, and under which guarantee.
+
+Plain values that travel with the measurements into every file. Nothing here depends on the private table: amounts are
+planned before it is read, and the sets that a mechanism chose were chosen privately.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+from margrave.errors import MeasurementError
+
+NEIGHBOURS = "add or remove one person"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing a mechanism did with the private table.
+
+    Attributes
+    ----------
+    purpose
+        What was done, in words.
+    rho
+        What it cost, ρ of zCDP, exactly.
+    """
+
+    purpose: str
+    rho: Fraction
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """How measurements were made.
+
+    Attributes
+    ----------
+    mechanism
+        The name of the mechanism.
+    steps
+        What it did and what each step cost.
+    rho
+        What was charged in all, exactly; no less than the sum of the steps.
+    epsilon, delta
+        The same as an (ε, δ) guarantee.
+    contributions
+        The most rows that one person has in the table.
+    contributions_bounded
+        How that is known: "declared" by the caller, or "enforced" when rows were counted.
+    sampler
+        Which sampler drew the noise.
+    private
+        Whether its randomness is fit for private data; False marks experiments with a seed, for ever.
+    version
+        The version of margrave.
+    neighbours
+        What the guarantee hides.
+    """
+
+    mechanism: str
+    steps: tuple[Step, ...]
+    rho: Fraction
+    epsilon: float
+    delta: float
+    contributions: int
+    sampler: str
+    private: bool
+    version: str
+    contributions_bounded: str = "declared"
+    neighbours: str = NEIGHBOURS
+
+    def __post_init__(self) -> None:
+        """Refuse a record that says less than was spent, or that does not say plainly whether it is private."""
+        spent = sum((step.rho for step in self.steps), Fraction(0))
+        if spent > self.rho or any(step.rho < 0 for step in self.steps):
+            raise MeasurementError(
+                f"the steps cost ρ = {spent} and the record says {self.rho}; record all that was spent"
+            )
+        if not isinstance(self.private, bool):
+            raise MeasurementError(f"private is {self.private!r} in a provenance; it must be True or False")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold; ρ as exact text "p/q"."""
+        plain = asdict(self)
+        plain["rho"] = str(self.rho)
+        plain["steps"] = [{"purpose": step.purpose, "rho": str(step.rho)} for step in self.steps]
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Provenance:
+        """Return the provenance that `to_dict` wrote."""
+        try:
+            steps = tuple(Step(str(step["purpose"]), Fraction(step["rho"])) for step in plain["steps"])
+            return cls(**{**plain, "rho": Fraction(plain["rho"]), "steps": steps})
+        except (KeyError, TypeError, ValueError, ArithmeticError, MeasurementError) as error:
+            raise MeasurementError(f"the provenance is damaged ({error}); save the measurements again") from error

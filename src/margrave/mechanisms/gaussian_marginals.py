@@ -1,0 +1,106 @@
+"""Gaussian marginals: measure given tables, each cell with independent noise of a given variance.
+
+One person with at most c rows moves a table by at most c in length, so a table with variance σ² costs ρ = c²/2σ²
+([ReM] Prop. 5); tables compose by adding up. Reconstruction from them is EMP.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+
+from margrave.algebra.layout import Layout
+from margrave.data.table import Source
+from margrave.domain import Domain
+from margrave.errors import PlanError
+from margrave.measurement import measure_marginal
+from margrave.measurements import Measurements
+from margrave.mechanisms.spending import (
+    checked_contributions,
+    checked_sampler,
+    checked_source,
+    count_and_charge,
+    provenance,
+)
+from margrave.privacy.budget import DEFAULT_DELTA, Budget, Number, exact_number
+from margrave.privacy.ledger import Ledger
+from margrave.privacy.noise import Sampler
+
+# Longer fractions of ρ are rounded up to so many binary digits.
+_DIGITS = 201
+
+
+def marginal_cost(variance: Fraction, contributions: int) -> Fraction:
+    """Return ρ = c²/2σ² of measuring one marginal."""
+    return Fraction(contributions**2) / (2 * variance)
+
+
+def gaussian_marginals(
+    source: Source,
+    variances: Mapping[tuple[str, ...], Number],
+    *,
+    contributions: int,
+    delta: Number = DEFAULT_DELTA,
+    ledger: Ledger | None = None,
+    sampler: str | Sampler = "margrave",
+) -> Measurements:
+    """Measure marginals with given variances, and charge what they cost.
+
+    Parameters
+    ----------
+    source
+        The private table.
+    variances
+        The variance of the noise in each cell, by the names of the table; a float counts as exactly what it is.
+    contributions
+        The most rows that one person has.
+    delta
+        Where ε is stated in the provenance.
+    ledger
+        The spending record of the table; refuses, before anything is drawn, what would pass its cap.
+    sampler
+        "margrave", "opendp", or a sampler of your own making.
+    """
+    rows = checked_contributions(contributions)
+    domain = checked_source(source).domain
+    asked = _asked(domain, variances)
+    drawing = checked_sampler(sampler, [variance for _, variance in asked])
+    costs = [marginal_cost(variance, rows) for _, variance in asked]
+    budget = Budget.zcdp(rho=_rounded_up(sum(costs, Fraction(0))), delta=delta)
+    layout = Layout.of(domain.shape, [domain.positions(names) for names, _ in asked])
+    purpose = f"Gaussian marginals: {len(asked):,} tables"
+    counts = count_and_charge(source, domain, layout, budget, ledger=ledger, purpose=purpose)
+    noisy = []
+    for names, variance in asked:
+        place = layout.places[domain.positions(names)]
+        exact = counts[layout.index.offset[place] : layout.index.offset[place + 1]].reshape(layout.shape(place))
+        noisy.append((names, measure_marginal(exact, variance, drawing), float(variance)))
+    steps = [(f"table {' × '.join(names) or 'total'}", cost) for (names, _), cost in zip(asked, costs, strict=True)]
+    record = provenance("Gaussian marginals", steps, budget, rows, drawing)
+    return Measurements.from_marginals(domain, noisy).with_provenance(record)
+
+
+def _rounded_up(rho: Fraction) -> Fraction:
+    """Return ρ, raised by less than 2⁻²⁰⁰ of itself where it is a fraction longer than that.
+
+    The variances of many tables as floats have a common denominator of thousands of digits, which no ledger keeps.
+    """
+    places = _DIGITS + max(0, rho.denominator.bit_length() - rho.numerator.bit_length())
+    return rho if rho.denominator.bit_length() <= _DIGITS else Fraction(math.ceil(rho * 2**places), 2**places)
+
+
+def _asked(domain: Domain, variances: Mapping[tuple[str, ...], Number]) -> list[tuple[tuple[str, ...], Fraction]]:
+    """Return the tables, names in domain order, with their variances as fractions."""
+    if not isinstance(variances, Mapping) or not variances:
+        raise PlanError("there is no table to measure; name at least one, as in {('age', 'sex'): 100}")
+    asked = [(_names(domain, names), exact_number("a variance", value)) for names, value in variances.items()]
+    for names, variance in asked:
+        if variance <= 0:
+            raise PlanError(f"the variance of {' × '.join(names) or 'the total'} is {variance}; give a positive number")
+    return asked
+
+
+def _names(domain: Domain, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of a table in domain order."""
+    return domain.names(domain.positions(names))

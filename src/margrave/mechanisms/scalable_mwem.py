@@ -1,0 +1,227 @@
+r"""Scalable MWEM: measure the tables that the measurements so far answer worst, one a round ([ReM] Alg. 6).
+
+With a share a of the budget ρ the total is measured. Then, in each of T rounds, the table with the largest error
+‖M_γ p − μ̂_γ‖₁ is chosen by the exponential mechanism, measured with Gaussian noise, and all tables are reconstructed
+by EMP; half of a round's share (1 − a) ρ/T goes to the choice and half to the measurement.
+
+*Scores are whole numbers.* The reconstruction μ̂ depends on noisy answers alone. It is cut off at ±B and rounded to the
+grid 2^−b, and the score is, exactly, in 64-bit integers,
+
+    min(cap, Σ |2^b min(counts, B) − 2^b μ̂|).                                                                    (1)
+
+One person with at most c rows moves the counts of a table by at most c in sum, so (1), in which nothing stretches a
+distance, moves by at most 2^b c: that is its sensitivity, and no rounding is left to account for. Nor is any bound on
+the number of rows: a term is at most 2^(b+1) B = 2^54, the sum is capped after every 2^7 terms at cap = 2^61, and so no
+integer on the way reaches 2^63. (No table has B = 2^37 rows or an error of cap = 2^45 people; the cuts cost nothing.)
+
+The counts are made once. A round is one pass over all tables (reconstruct a table in a scratch array, compare, forget).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from numbers import Integral
+
+import numpy as np
+
+from margrave.algebra import transform
+from margrave.algebra.kernels import Floats, Index, Integers, add_facets, compiled, spread_facets, widest_facets
+from margrave.algebra.layout import Layout
+from margrave.algebra.threads import over_tables
+from margrave.data.table import Source
+from margrave.errors import BudgetError, PlanError
+from margrave.measurement import MOST_ROWS, measure_marginal
+from margrave.measurements import Measurements
+from margrave.mechanisms.gaussian_marginals import marginal_cost
+from margrave.mechanisms.spending import checked_contributions, checked_sampler, count_and_charge, provenance
+from margrave.privacy.budget import Budget, Number, exact_number
+from margrave.privacy.entropy import Source as EntropySource
+from margrave.privacy.entropy import SystemEntropy
+from margrave.privacy.ledger import Ledger
+from margrave.privacy.noise import Sampler
+from margrave.privacy.selection import select, selection_epsilon
+from margrave.workload import Workload
+
+# b, B, the cap, and how many terms are added between two cuts, as in (1). The grid moves the score of a table of a
+# million cells by at most 8 people.
+GRID_BITS = 16
+_UNITS = 2**GRID_BITS
+_BOUND = 2 * MOST_ROWS
+_CAP = 2**61
+_TERMS = 2**7
+
+
+@compiled
+def score_tables(
+    first: int,
+    last: int,
+    index: Index,
+    inner: Floats,
+    residuals: Floats,
+    counts: Integers,
+    scores: Integers,
+) -> None:
+    """Write the scores (1) of the tables first … last − 1.
+
+    ``inner`` holds the reconstructed marginals of the inner tables, ``residuals`` the estimates of all residuals.
+    """
+    slot = np.empty(index.axes.shape[1], dtype=np.int64)
+    facets = np.empty(widest_facets(first, last, index))
+    scratch = np.empty(np.max(index.offset[first + 1 : last + 1] - index.offset[first:last]))
+    for t in range(first, last):
+        start, end = index.offset[t], index.offset[t + 1]
+        out = scratch[: end - start]
+        spread_facets(t, index, inner, facets, slot)
+        add_facets(1.0, residuals[start:end], 1.0, index.axes[t], index.order[t], facets, slot, out)
+        table = counts[start:end]
+        score = np.int64(0)
+        for begin in range(0, out.size, _TERMS):
+            terms = np.int64(0)
+            estimates, exact = out[begin : begin + _TERMS], table[begin : begin + _TERMS]
+            for i in range(estimates.size):
+                # Written so that NaN, should there ever be one, is cut off as well; times 2^b is exact.
+                estimate = estimates[i] if estimates[i] > -_BOUND else float(-_BOUND)
+                estimate = estimate if estimate < _BOUND else float(_BOUND)
+                terms += abs(min(exact[i], _BOUND) * _UNITS - np.int64(np.rint(estimate * _UNITS)))
+            score = min(score + terms, np.int64(_CAP))
+        scores[t] = score
+
+
+def scalable_mwem(
+    source: Source,
+    workload: Workload,
+    budget: Budget,
+    *,
+    contributions: int,
+    rounds: int = 30,
+    initial_share: Number = Fraction(1, 10),
+    repeat: bool = True,
+    ledger: Ledger | None = None,
+    sampler: str | Sampler = "margrave",
+    entropy: EntropySource | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Measurements:
+    """Measure the total and, round by round, the tables of a workload that are answered worst; charge the budget.
+
+    The guarantee: ``budget.rho``-zCDP for one person more or less with at most ``contributions`` rows. What is returned
+    can be reconstructed by any method.
+
+    Parameters
+    ----------
+    source
+        The private table.
+    workload
+        The tables to choose from.
+    budget
+        What to spend; all of it is spent.
+    contributions
+        The most rows that one person has.
+    rounds
+        How many tables to measure.
+    initial_share
+        The share of the budget for the total, between 0 and 1; a tenth by default.
+    repeat
+        Whether a table may be measured more than once, as in the paper.
+    ledger
+        The spending record of the table; refuses, before anything is drawn, what would pass its cap.
+    sampler
+        "margrave", "opendp", or a sampler of your own making, for the measurements.
+    entropy
+        Where the random bits of the choices come from; the operating system by default.
+    progress
+        Called after each round with the rounds done and the rounds in all.
+    """
+    rows, share = checked_contributions(contributions), _checked_share(initial_share)
+    _check_request(workload, budget)
+    rounds = _checked_rounds(rounds, len(workload), repeat)
+    first, each = budget.rho * share, budget.rho * (1 - share) / (2 * rounds)
+    epsilon, variance, total_variance = selection_epsilon(each), rows**2 / (2 * each), rows**2 / (2 * first)
+    drawing = checked_sampler(sampler, [variance, total_variance], source=entropy)
+    coins = SystemEntropy() if entropy is None else entropy
+    domain = workload.domain
+    layout = Layout.of(domain.shape, workload.positions)
+    purpose = f"scalable MWEM: {rounds} rounds over {workload!r}"
+    counts = count_and_charge(source, domain, layout, budget, ledger=ledger, purpose=purpose)
+
+    estimate = _RunningEstimate(layout)
+    estimate.measure((), counts, total_variance, drawing)
+    steps = [("total", first)]
+    candidates = [layout.places[members] for members in workload.positions]
+    for done in range(rounds):
+        scores = estimate.scores(counts)[candidates].tolist()
+        chosen = candidates[select(scores, epsilon=epsilon, sensitivity=rows * _UNITS, source=coins)]
+        names = " × ".join(domain.names(layout.sets[chosen])) or "total"
+        estimate.measure(layout.sets[chosen], counts, variance, drawing)
+        steps += [(f"choice of a table, round {done + 1}", each), (f"table {names}", marginal_cost(variance, rows))]
+        if not repeat:
+            candidates.remove(chosen)
+        if progress is not None:
+            progress(done + 1, rounds)
+    record = provenance("scalable MWEM", steps, budget, rows, drawing, source=coins)
+    return Measurements.from_marginals(domain, estimate.measured(workload)).with_provenance(record)
+
+
+class _RunningEstimate:
+    """The EMP reconstruction of all tables from the marginals measured so far."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._values = np.zeros(layout.cells)
+        self._precisions = np.zeros(len(layout.sets))
+        self._measured: list[tuple[tuple[int, ...], Floats, float]] = []
+
+    def measure(self, members: tuple[int, ...], counts: Integers, variance: Fraction, sampler: Sampler) -> None:
+        """Measure one marginal and blend each of its residuals into the estimate by inverse variance."""
+        layout, place = self._layout, self._layout.places[members]
+        exact = counts[layout.index.offset[place] : layout.index.offset[place + 1]].reshape(layout.shape(place))
+        noisy = measure_marginal(exact, variance, sampler).astype(np.float64)
+        self._measured.append((members, noisy, float(variance)))
+        for axes, residual in transform.decompose_marginal(noisy).items():
+            inside = layout.places[tuple(members[axis] for axis in axes)]
+            precision = residual.size / (noisy.size * float(variance))
+            self._precisions[inside] += precision
+            view = layout.view(self._values, inside)
+            view += (residual - view) * (precision / self._precisions[inside])
+
+    def scores(self, counts: Integers) -> Integers:
+        """Return the score (1) of each table of the closure: its L1 error, in multiples of 2^−b. PRIVATE."""
+        layout, tables = self._layout, len(self._layout.sets)
+        inner = np.empty(layout.inner_cells)
+        transform.raise_inner(layout, self._values, inner)
+        scores = np.zeros(tables, dtype=np.int64)
+
+        def task(begin: int, end: int) -> None:
+            score_tables(begin, end, layout.index, inner, self._values, counts, scores)
+
+        over_tables(task, 0, tables, layout.index.offset)
+        return scores
+
+    def measured(self, workload: Workload) -> list[tuple[tuple[str, ...], Floats, float]]:
+        """Return the noisy tables, by name."""
+        return [(workload.domain.names(members), noisy, variance) for members, noisy, variance in self._measured]
+
+
+def _check_request(workload: object, budget: object) -> None:
+    """Refuse what is no workload or no budget."""
+    if not isinstance(workload, Workload):
+        raise PlanError(f"workload is {workload!r}; give a Workload, as in Workload.all_kway(domain, 3)")
+    if not isinstance(budget, Budget):
+        raise PlanError(f"budget is {budget!r}; give a Budget, as in Budget.zcdp(rho=0.1)")
+
+
+def _checked_rounds(rounds: object, tables: int, repeat: bool) -> int:
+    """Return the number of rounds if so many can be done."""
+    if isinstance(rounds, bool) or not isinstance(rounds, Integral) or int(rounds) < 1:
+        raise PlanError(f"rounds is {rounds!r}; give a whole number of at least 1")
+    if not repeat and int(rounds) > tables:
+        raise PlanError(f"{rounds} rounds without repeats need as many tables, the workload has {tables}; do fewer")
+    return int(rounds)
+
+
+def _checked_share(share: Number) -> Fraction:
+    """Return the share of the budget for the total."""
+    value = exact_number("initial_share", share)
+    if not 0 < value < 1:
+        raise BudgetError(f"initial_share is {share!r}; give a number between 0 and 1")
+    return value

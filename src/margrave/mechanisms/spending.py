@@ -1,0 +1,165 @@
+"""What every mechanism does before it draws: check the table and the ledger, count, charge; and then say what it did.
+
+The order is fixed. All that a mechanism is given is checked first, and the ledger is asked, before anything is read: a
+refusal costs nothing. The table is counted before the charge, so that a table that cannot be read is not paid for. The
+charge is on disk before the first sample is drawn, so that a crash can only over-charge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from numbers import Integral
+
+import numpy as np
+
+from margrave.algebra.kernels import Integers
+from margrave.algebra.layout import Layout
+from margrave.data.table import Source
+from margrave.domain import Domain
+from margrave.errors import BudgetRefusedError, DataError, LedgerError, NoiseError, PlanError
+from margrave.measurements import Provenance, Step
+from margrave.privacy.budget import Budget, shown_fraction
+from margrave.privacy.entropy import Source as EntropySource
+from margrave.privacy.ledger import Ledger
+from margrave.privacy.noise import Sampler, gaussian_sampler
+
+
+def count_and_charge(
+    source: Source, domain: Domain, layout: Layout, budget: Budget, *, ledger: Ledger | None, purpose: str
+) -> Integers:
+    """Return the exact counts of every table of a closure, once they are paid for. PRIVATE.
+
+    Parameters
+    ----------
+    source
+        The private table.
+    domain
+        The domain that the mechanism was planned for.
+    layout
+        The tables to count.
+    budget
+        What the mechanism will spend.
+    ledger
+        Where it is charged; nowhere if None.
+    purpose
+        What for.
+    """
+    if checked_source(source).domain != domain:
+        raise DataError(
+            f"the table is over {source.domain!r} and the plan over {domain!r}; "
+            "use one domain for both (labels and descriptions count too)"
+        )
+    if ledger is not None and not _checked_ledger(ledger).check(budget):
+        raise BudgetRefusedError(
+            f"ρ = {shown_fraction(budget.rho)} is asked for and {ledger!r} has no room for it; nothing was read or "
+            "charged: ask for less"
+        )
+    counts = _checked_counts(source.count(layout), layout)
+    if ledger is not None:
+        ledger.charge(budget, purpose)
+    return counts
+
+
+def checked_source(source: Source) -> Source:
+    """Return what counts the private table if it can."""
+    # A frame with a column of that name has a ``domain`` too, whose values must not get into a message.
+    if not callable(getattr(source, "count", None)) or not isinstance(getattr(source, "domain", None), Domain):
+        raise DataError(f"a {type(source).__name__} is no source of counts; give a CodedTable")
+    return source
+
+
+def checked_sampler(
+    sampler: str | Sampler, variances: Iterable[Fraction], *, source: EntropySource | None = None
+) -> Sampler:
+    """Return what draws the noise, once it is known to draw noise of these variances.
+
+    Parameters
+    ----------
+    sampler
+        Its name, or the sampler itself.
+    variances
+        All that it will be asked for.
+    source
+        Another source of random bits that will be used beside it, if any.
+    """
+    if source is not None:
+        gaussian_sampler(source=source)  # refuses what is no source of random bits
+    drawing = gaussian_sampler(sampler) if isinstance(sampler, str) else sampler
+    if not all(hasattr(drawing, name) for name in ("name", "private", "draw", "spawn")):
+        raise NoiseError(
+            f"a {type(drawing).__name__} is no sampler; give 'margrave', 'opendp' or gaussian_sampler(source=…)"
+        )
+    asked = list(variances)
+    # No samples are drawn here, but what cannot be drawn is refused now instead of after the charge.
+    for variance in {min(asked), max(asked)}:
+        drawing.draw(variance, 0)
+    return drawing
+
+
+def checked_contributions(contributions: object) -> int:
+    """Return the most rows that one person has if it is a whole number from one."""
+    if isinstance(contributions, bool) or not isinstance(contributions, Integral) or contributions < 1:
+        raise PlanError(
+            f"contributions is {contributions!r}; give the most rows that one person has, a whole number of at least 1"
+        )
+    return int(contributions)
+
+
+def provenance(
+    mechanism: str,
+    steps: Sequence[tuple[str, Fraction]],
+    budget: Budget,
+    contributions: int,
+    sampler: Sampler,
+    *,
+    source: EntropySource | None = None,
+) -> Provenance:
+    """Return the record of what a mechanism did.
+
+    Parameters
+    ----------
+    mechanism
+        Its name.
+    steps
+        What it did and what each step cost; together no more than the budget.
+    budget
+        What was charged.
+    contributions
+        The most rows of one person.
+    sampler
+        What drew the noise.
+    source
+        Another source of random bits that was used beside it, if any; one that is not private marks the whole.
+    """
+    from margrave import __version__
+
+    beside = "" if source is None else f"; choices: {source.name}"
+    return Provenance(
+        mechanism=mechanism,
+        steps=tuple(Step(purpose, rho) for purpose, rho in steps),
+        rho=budget.rho,
+        epsilon=budget.epsilon(),
+        delta=budget.delta,
+        contributions=contributions,
+        sampler=sampler.name + beside,
+        private=bool(sampler.private and (source is None or source.private)),
+        version=str(__version__),
+    )
+
+
+def _checked_ledger(ledger: Ledger) -> Ledger:
+    """Return the ledger if it is one: a path in its place must not end in an error after the table was read."""
+    if not callable(getattr(ledger, "check", None)) or not callable(getattr(ledger, "charge", None)):
+        raise LedgerError(f"a {type(ledger).__name__} is no ledger; give Ledger(path, cap=…)")
+    return ledger
+
+
+def _checked_counts(counts: Integers, layout: Layout) -> Integers:
+    """Return the counts of a source if they are whole numbers of the right shape; no value is shown or looked at."""
+    if not isinstance(counts, np.ndarray) or counts.dtype != np.int64 or counts.shape != (layout.cells,):
+        raise DataError(
+            f"the source must count into one int64 array of shape ({layout.cells},), one number for each cell of the "
+            "closure, and gave something else; nothing was charged"
+        )
+    return counts

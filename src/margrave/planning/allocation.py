@@ -1,0 +1,166 @@
+r"""How a budget is divided among the residuals of a workload: three objectives, all solved to optimality.
+
+With the coefficients p_τ (privacy) and v_τ (variance) of ``coefficients`` the variances σ²_τ are chosen to minimise
+
+    "total_variance"    Σ_A w_A n_A Var_A       all cells of all tables together, that is, the mean squared error
+    "table_variance"    Σ_A w_A Var_A           every table alike, whatever its size
+    "max_variance"      max_A w_A Var_A         the worst table; a weight of 4 asks for half the standard error
+
+subject to ½ Σ p_τ/σ²_τ ≤ ρ, where w_A is the weight of table A in the workload. Contributions c multiply all variances
+by c² and change nothing here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from margrave.algebra.kernels import Floats
+from margrave.algebra.layout import Layout
+from margrave.errors import ConvergenceError
+from margrave.planning.coefficients import cell_counts, cell_variances, cost_coefficients, variance_coefficients
+from margrave.workload import Workload
+
+OBJECTIVES = ("total_variance", "table_variance", "max_variance")
+TOLERANCE = 1e-4
+_MOST_STEPS = 2_000
+
+
+@dataclass(frozen=True, eq=False)
+class Allocation:
+    """The variances that solve one of the objectives.
+
+    Attributes
+    ----------
+    variances
+        Shape (tables,); σ²_τ of each residual of the closure, zero where there is nothing to measure.
+    gap
+        How far the objective can be from its least possible value, relative to that; zero for a closed form.
+    steps
+        How many steps it took; zero for a closed form.
+    """
+
+    variances: Floats
+    gap: float
+    steps: int
+
+
+def allocate(
+    workload: Workload, layout: Layout, objective: str, *, rho: float = 1.0, tolerance: float = TOLERANCE
+) -> Allocation:
+    """Return the best variances for a workload, given the layout of its closure.
+
+    Parameters
+    ----------
+    workload
+        The tables, with their weights.
+    layout
+        The closure of the workload.
+    objective
+        One of ``OBJECTIVES``.
+    rho
+        The budget ρ; variances are inversely proportional to it.
+    tolerance
+        For "max_variance": the largest gap to stop at.
+    """
+    places = np.fromiter((layout.places[members] for members in workload.positions), np.int64, len(workload))
+    weights = np.zeros(len(layout.sets))
+    # Only proportions count; with 1 as the largest weight nothing can overflow.
+    weights[places] = workload.weights / workload.weights.max()
+    if objective == "max_variance":
+        return max_variance(layout, weights, rho=rho, tolerance=tolerance)
+    importance = weights * cell_counts(layout) if objective == "total_variance" else weights
+    return total_variance(layout, importance, rho=rho)
+
+
+def total_variance(layout: Layout, importance: Floats, *, rho: float = 1.0) -> Allocation:
+    r"""Return the variances that minimise Σ_A Imp_A Var_A at zCDP cost ρ.
+
+    Parameters
+    ----------
+    layout
+        The closure of the workload.
+    importance
+        Shape (tables,); Imp_A of each table, zero for sets outside the workload.
+    rho
+        The budget ρ.
+    """
+    cost, weight = cost_coefficients(layout), variance_coefficients(layout, importance)
+    return Allocation(optimal_variances(cost, weight, rho), gap=0.0, steps=0)
+
+
+def optimal_variances(cost: Floats, weight: Floats, rho: float) -> Floats:
+    r"""Return the noise variance of each residual that minimises the weighted sum of variances.
+
+    Solves, with p = ``cost`` and v = ``weight``, both of shape (tables,), where v_τ > 0 if p_τ > 0,
+
+        minimise  Σ v_τ σ²_τ    subject to  ½ Σ p_τ / σ²_τ ≤ ρ.                                                   (1)
+
+    By Cauchy–Schwarz (Σ √(p v))² ≤ Σ v σ² · Σ p/σ², with equality at the optimum
+
+        σ²_τ = (Σ √(p v) / 2ρ) · √(p_τ / v_τ),    where (1) has the value (Σ √(p v))² / 2ρ.                       (2)
+
+    A residual with p_τ = 0 is not measured, and gets zero. As in [RP], whose c is 2ρ.
+    Law: tests/laws/test_planning.py checks (2) against a general solver on (1).
+    """
+    scale = np.sqrt(cost * weight).sum() / (2 * rho)
+    quotients = np.divide(cost, weight, out=np.zeros_like(cost), where=cost > 0)
+    variances: Floats = scale * np.sqrt(quotients)
+    return variances
+
+
+def max_variance(
+    layout: Layout,
+    weights: Floats,
+    *,
+    rho: float = 1.0,
+    tolerance: float = TOLERANCE,
+    max_steps: int = _MOST_STEPS,
+) -> Allocation:
+    r"""Return the variances that minimise the largest weighted variance max_A w_A Var_A at zCDP cost ρ.
+
+    For any shares λ_A ≥ 0 with Σ λ_A = 1 the largest of the w_A Var_A is at least their mean Σ λ_A w_A Var_A, whose
+    least value is known by (2) of `optimal_variances`, with importance Imp_A = λ_A w_A:
+
+        (Σ_τ √(p_τ v_τ(λ)))² / 2ρ  ≤  least possible  ≤  max_A w_A Var_A(σ²(λ)).                                  (3)
+
+    Both sides are known for every λ, and the best λ makes them equal (strong duality of a convex problem). The gap is
+    their quotient less one: a certificate, whatever the steps do. A step is, for equal tables that share no residual,
+    exact, and in general a contraction,
+
+        λ_A ← λ_A (w_A Var_A)² / normalisation:                                                                   (4)
+
+    ∂ log Var / ∂ log λ is −½ times a row-stochastic matrix with eigenvalues in [0, 1] at the solution, so the step (4)
+    has eigenvalues in [0, 1] there.
+
+    Parameters
+    ----------
+    layout
+        The closure of the workload.
+    weights
+        Shape (tables,); w_A of each table, zero for sets outside the workload.
+    rho
+        The budget ρ.
+    tolerance
+        The largest gap to stop at.
+    max_steps
+        The most steps; `ConvergenceError` if the gap is not reached within them.
+    """
+    cost = cost_coefficients(layout)
+    share = weights / weights.sum()
+    gap = np.inf
+    for step in range(max_steps + 1):
+        weight = variance_coefficients(layout, share * weights)
+        variances = optimal_variances(cost, weight, rho)
+        spread = weights * cell_variances(layout, variances)
+        largest, mean = float(spread.max()), float((weight * variances).sum())
+        gap = min(gap, largest / mean - 1)
+        if largest <= mean * (1 + tolerance):
+            return Allocation(variances, max(gap, 0.0), step)
+        share = share * (spread / mean) ** 2
+        share /= share.sum()
+    raise ConvergenceError(
+        f"the largest variance is within {gap:.2g} of the least possible after {max_steps:,} steps, not within "
+        f"{tolerance:.2g}; allow a larger tolerance, or minimise 'total_variance'"
+    )

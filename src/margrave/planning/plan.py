@@ -1,0 +1,347 @@
+r"""Plans: the noise of every residual of a workload, what it costs, and the errors to expect; no data is touched.
+
+The best variances σ²_τ are real numbers; the noise that is drawn has a rational variance g²_τ on the integer residual
+(``coefficients``). So g²_τ = σ²_τ n_τ² is rounded *up*, by at most 2⁻²⁰ of itself, to a number of 22 binary digits:
+it is a float64 and a fraction at once, is stored as used, and the exact costs c² ∏ n_k(n_k − 1) / 2g²_τ add up to
+
+    ρ (1 − 2⁻¹⁸)  ≤  Σ_τ ρ_τ  ≤  ρ.                                                                               (1)
+
+A plan that breaks the right-hand side cannot be made: `Plan` compares a proven bound (``cost_bound``) with ρ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from numbers import Real
+from statistics import NormalDist
+from typing import TypeVar
+
+import numpy as np
+
+from margrave.algebra import transform
+from margrave.algebra.kernels import Floats, Integers
+from margrave.algebra.layout import Layout
+from margrave.errors import BudgetError, PlanError, suggestion
+from margrave.planning.allocation import OBJECTIVES, TOLERANCE, allocate
+from margrave.planning.coefficients import (
+    cell_counts,
+    cell_variances,
+    cost_bound,
+    cost_coefficients,
+    exact_cost,
+    unit_costs,
+)
+from margrave.planning.summary import Summary, summarise_orders
+from margrave.privacy.budget import Budget
+from margrave.workload import Workload
+
+_Array = TypeVar("_Array", Floats, Integers)
+
+# What the samplers of ``privacy.noise`` can draw: variances of discrete Gaussians between these two.
+SMALLEST_NOISE, LARGEST_NOISE = Fraction(1, 10**30), Fraction(10**30)
+_LARGEST_WEIGHT_RATIO = 1e30
+_DIGITS = 22
+# Noise is raised by so much, so that the bound on its cost, which is above the true one by 2⁻⁴⁰, stays within ρ.
+_ROOM = 1 + 2.0**-38
+# All that noise is raised by, and more: a promise about a real plan needs so much more ρ.
+_ROUNDING = 1 + 2.0**-20
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan:
+    """How much noise each residual of a workload gets, and what that promises; made by `plan`.
+
+    Attributes
+    ----------
+    workload
+        The tables wanted.
+    budget
+        What may be spent; the plan spends it, less what is lost by rounding noise up.
+    contributions
+        The most rows that one person has.
+    objective
+        What the plan minimises: "total_variance", "table_variance" or "max_variance".
+    layout
+        The closure of the workload; a residual is known by its number in it.
+    integer_variances
+        Shape (tables,), read-only; g² of the noise on each integer residual, exact numbers of 22 binary digits; zero
+        where there is nothing to measure.
+    gap
+        How far the objective can be from the least possible, relative to that.
+    """
+
+    workload: Workload
+    budget: Budget
+    contributions: int
+    objective: str
+    layout: Layout
+    integer_variances: Floats
+    gap: float
+
+    def __post_init__(self) -> None:
+        """Refuse noise that would cost more than the budget, equation (1)."""
+        noise = _read_only(transform.one_per_table(self.layout, self.integer_variances).copy())
+        object.__setattr__(self, "integer_variances", noise)
+        spent = cost_bound(self.layout, noise)
+        if not math.isfinite(spent) or Fraction(spent) * self.contributions**2 > self.rho:
+            raise PlanError(f"the noise of this plan costs more than its budget, {self.budget}; make plans with plan()")
+
+    @property
+    def rho(self) -> Fraction:
+        """The zCDP cost ρ that measuring by this plan is charged with: the whole budget."""
+        return self.budget.rho
+
+    @cached_property
+    def measured(self) -> Integers:
+        """The numbers of the residuals to measure: all but those with an attribute of one value; read-only."""
+        return _read_only(np.flatnonzero(cost_coefficients(self.layout)))
+
+    @cached_property
+    def variances(self) -> Floats:
+        """σ²_τ = g²_τ/n_τ² of each residual as really used; zero where nothing is measured; shape (tables,)."""
+        return _read_only(self.integer_variances / cell_counts(self.layout) ** 2)
+
+    @cached_property
+    def cell_variances(self) -> Floats:
+        """The variance of a cell of each table of the closure under maximum likelihood; shape (tables,), read-only."""
+        return _read_only(cell_variances(self.layout, self.variances))
+
+    def noise(self, table: int) -> Fraction:
+        """Return g², the exact variance of the discrete Gaussian on each entry of one integer residual."""
+        noise = Fraction(float(self.integer_variances[self._checked(table)]))
+        if noise <= 0:  # a zero here must never be taken for "no noise needed"
+            raise PlanError(
+                f"residual {self._label(table)} has an attribute of one value and is identically zero; it is not "
+                "measured: go by plan.measured"
+            )
+        return noise
+
+    def cost(self, table: int) -> Fraction:
+        """Return the exact zCDP cost of measuring one residual; zero where there is nothing to measure."""
+        if self.integer_variances[self._checked(table)] == 0:
+            return Fraction(0)
+        return exact_cost(self.layout.shape(table), self.noise(table), self.contributions)
+
+    def standard_error(self, *names: str) -> float:
+        """Return the standard error of every cell of a table under maximum likelihood; no name means the total.
+
+        The table is one of the workload or lies inside one. The variance of a discrete Gaussian is at most g², and less
+        by more than 10⁻⁶ of it only if g² < 1; so this is what to expect, or slightly more.
+        """
+        return math.sqrt(self.cell_variances[_place(self.workload, self.layout, names)])
+
+    def margin_of_error(self, *names: str, level: float = 0.95) -> float:
+        """Return half the width of the confidence interval of every cell of a table, at the given level."""
+        return _quantile(level) * self.standard_error(*names)
+
+    def predictions(self) -> Floats:
+        """Return the standard error of a cell of each table of the workload, in its order; shape (len(workload),)."""
+        places = np.fromiter((self.layout.places[members] for members in self.workload.positions), np.int64)
+        return np.sqrt(self.cell_variances[places])
+
+    def summary(self) -> Summary:
+        """Return predicted errors and shares of the budget by number of attributes; as text, a table to print."""
+        positions = self.workload.positions
+        order = np.fromiter((len(members) for members in positions), np.int64, len(positions))
+        cells = [math.prod(self.workload.domain.shape[k] for k in members) for members in positions]
+        spent = np.bincount(self.layout.index.order, weights=unit_costs(self.layout, self.integer_variances))
+        rows = summarise_orders(order, cells, self.predictions(), spent / spent.sum())
+        return Summary(rows, float(self.rho), self.contributions, self.objective)
+
+    def __repr__(self) -> str:
+        asked = f"contributions={self.contributions}, objective={self.objective!r}"
+        return f"Plan({self.workload!r}, {self.budget!r}, {asked})"
+
+    def _checked(self, table: int) -> int:
+        if not 0 <= table < len(self.layout.sets):
+            raise PlanError(
+                f"no residual {table!r} in the plan; they are numbered from 0 to {len(self.layout.sets) - 1}"
+            )
+        return table
+
+    def _label(self, table: int) -> str:
+        return _label(self.workload, self.layout, table)
+
+
+def plan(
+    workload: Workload,
+    budget: Budget,
+    *,
+    contributions: int,
+    objective: str = "total_variance",
+    tolerance: float = TOLERANCE,
+) -> Plan:
+    """Return the plan with the least error that a budget can buy; touches no data.
+
+    Parameters
+    ----------
+    workload
+        The tables wanted, with their weights.
+    budget
+        What may be spent.
+    contributions
+        The most rows that one person has in the table; at least 1. It multiplies every standard error, and has no
+        default because only the owner of the table knows it.
+    objective
+        "total_variance" (the default): least mean squared error over all cells, each counted with the weight of its
+        table. "table_variance": the same with every table counted alike, whatever its size, times its weight.
+        "max_variance": the largest weight times variance of any table is as small as can be.
+    tolerance
+        For "max_variance": how far from the least possible it may stop, relative to that.
+    """
+    _check_request(workload, contributions, objective, tolerance)
+    if not isinstance(budget, Budget):
+        raise PlanError(f"budget is {budget!r}; give a Budget, as in Budget.zcdp(rho=0.1)")
+    layout = Layout.of(workload.domain.shape, workload.positions)
+    allocation = allocate(workload, layout, objective, tolerance=tolerance)
+    noise = _integer_variances(workload, layout, allocation.variances, Fraction(int(contributions) ** 2) / budget.rho)
+    return Plan(workload, budget, int(contributions), objective, layout, noise, allocation.gap)
+
+
+def budget_for_margin(
+    workload: Workload,
+    *,
+    attributes: Iterable[str],
+    margin: float,
+    contributions: int,
+    objective: str = "total_variance",
+    level: float = 0.95,
+    tolerance: float = TOLERANCE,
+) -> Budget:
+    """Return the least budget whose plan has at most this margin of error on a table.
+
+    Variances are inversely proportional to ρ, so that ρ = z² c² V / margin² with V the variance of a cell at ρ = 1 and
+    c = 1, and z the normal quantile; rounded up, by about 10⁻⁶ of itself, to cover the rounding of the noise.
+
+    Parameters
+    ----------
+    workload, contributions, objective, tolerance
+        As for `plan`.
+    attributes
+        The table: one of the workload, or inside one.
+    margin
+        Half the width of the confidence interval of a cell, in rows; positive.
+    level
+        The level of the confidence interval.
+    """
+    _check_request(workload, contributions, objective, tolerance)
+    quantile = _quantile(level)
+    if not _is_number(margin) or not 0 < margin < math.inf:
+        raise PlanError(f"margin is {margin!r}; give a positive number of rows")
+    layout = Layout.of(workload.domain.shape, workload.positions)
+    place = _place(workload, layout, attributes)
+    allocation = allocate(workload, layout, objective, tolerance=tolerance)
+    variance = float(cell_variances(layout, allocation.variances)[place])
+    rows = Fraction(margin) if isinstance(margin, int | Fraction) else Fraction(float(margin))
+    rho = Fraction(quantile**2 * variance * _ROUNDING) * int(contributions) ** 2 / rows**2
+    try:
+        return Budget.zcdp(rho=_short(rho))
+    except BudgetError as error:
+        table = _label(workload, layout, place)
+        raise PlanError(
+            f"a margin of {margin!r} on {table} needs rho = {_rounded(rho)}, and no budget is that "
+            f"{'large' if rho > 1 else 'small'}; ask for a margin that means something for counts"
+        ) from error
+
+
+def _check_request(workload: Workload, contributions: int, objective: str, tolerance: float) -> None:
+    """Refuse what no plan can be made for, before any work."""
+    if not isinstance(workload, Workload):
+        raise PlanError(f"workload is {workload!r}; give a Workload, as in Workload.all_kway(domain, 3)")
+    if isinstance(contributions, bool) or not isinstance(contributions, int | np.integer) or contributions < 1:
+        raise PlanError(
+            f"contributions is {contributions!r}; give the most rows that one person has, a whole number of at least 1"
+        )
+    if objective not in OBJECTIVES:
+        hint = suggestion(objective, OBJECTIVES) if isinstance(objective, str) else ""
+        raise PlanError(f"no objective {objective!r}{hint} (there are {', '.join(OBJECTIVES)})")
+    if not _is_number(tolerance) or not 0 < tolerance < 1:
+        raise PlanError(f"tolerance is {tolerance!r}; give a number between 0 and 1, such as {TOLERANCE}")
+    ratio = float(workload.weights.max()) / float(workload.weights.min())
+    if ratio > _LARGEST_WEIGHT_RATIO:
+        raise PlanError(
+            f"the largest weight is {ratio:.2g} times the smallest; keep them within a factor of "
+            f"{_LARGEST_WEIGHT_RATIO:.0e}, or leave out the tables that hardly count"
+        )
+
+
+def _integer_variances(workload: Workload, layout: Layout, variances: Floats, factor: Fraction) -> Floats:
+    """Return g²_τ for each residual: the variances at ρ = c = 1, times ``factor`` = c²/ρ, on integers, rounded up."""
+    noise = variances * cell_counts(layout) ** 2
+    # The optimiser ends within rounding of ρ = 1; its own cost makes that exact up to the room left below.
+    noise *= math.fsum(unit_costs(layout, noise))
+    _check_range(workload, layout, noise, factor)
+    mantissa, exponent = np.frexp(noise * (float(factor) * _ROOM))
+    rounded: Floats = np.ldexp(np.ceil(np.ldexp(mantissa, _DIGITS)), exponent - _DIGITS)
+    return rounded
+
+
+def _check_range(workload: Workload, layout: Layout, noise: Floats, factor: Fraction) -> None:
+    """Refuse noise, ``factor`` times what is given, that cannot be drawn."""
+    largest, smallest = int(noise.argmax()), int(np.where(noise > 0, noise, np.inf).argmin())
+    if Fraction(float(noise[largest]) * _ROUNDING) * factor > LARGEST_NOISE:
+        place, limit, remedy = (
+            largest,
+            f"at most {_rounded(LARGEST_NOISE)}",
+            "raise the budget, or ask for smaller tables",
+        )
+    elif Fraction(float(noise[smallest])) * factor < SMALLEST_NOISE:
+        place, limit, remedy = smallest, f"at least {_rounded(SMALLEST_NOISE)}", "lower the budget"
+    else:
+        return
+    raise PlanError(
+        f"residual {_label(workload, layout, place)} would get noise of variance "
+        f"{_rounded(Fraction(float(noise[place])) * factor)} on its integers, which must be {limit}: {remedy}"
+    )
+
+
+def _short(value: Fraction) -> Fraction:
+    """Return a positive fraction rounded up to 30 binary digits."""
+    shift = 30 - (value.numerator.bit_length() - value.denominator.bit_length())
+    scale = Fraction(2) ** shift
+    return math.ceil(value * scale) / scale
+
+
+def _is_number(value: object) -> bool:
+    """Tell whether the value is a real number, which True is not."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _quantile(level: float) -> float:
+    """Return z with P(|Z| ≤ z) = level for a standard normal Z."""
+    if not _is_number(level) or not 1e-9 <= level < 1:
+        raise PlanError(f"level is {level!r}; give a number between 0 and 1, such as 0.95")
+    # From the lower tail, where 1 − level is exact.
+    return -NormalDist().inv_cdf((1 - float(level)) / 2)
+
+
+def _place(workload: Workload, layout: Layout, names: Iterable[str]) -> int:
+    """Return the number of the named table in the closure."""
+    members = workload.domain.positions(names)
+    if members not in layout.places:
+        label = " × ".join(workload.domain.names(members))
+        raise PlanError(
+            f"the table {label} is in no table of the workload ({workload!r}); plan for a workload that has it"
+        )
+    return layout.places[members]
+
+
+def _label(workload: Workload, layout: Layout, table: int) -> str:
+    """Return a residual's name for people."""
+    return " × ".join(workload.domain.names(layout.sets[table])) or "total"
+
+
+def _rounded(value: Fraction) -> str:
+    """Return a positive fraction of any size with two digits: 3.4e+400."""
+    return f"{Decimal(value.numerator) / Decimal(value.denominator):.1e}"
+
+
+def _read_only(array: _Array) -> _Array:
+    """Return the array, no longer to be written to."""
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,133 @@
+r"""A staircase above e^−f: the one proposal from which both discrete Gaussian and discrete Laplace are drawn, exactly.
+
+The target is P(y) ∝ e^−f(|y|) on the whole numbers, with f(y) = rate · y^power:
+
+    discrete Gaussian   rate = 1/(2 variance),  power = 2         discrete Laplace   rate = 1/scale,  power = 1      (1)
+
+The magnitudes 0, 1, 2, … are cut into blocks of 2^s. Block k < K is given n_k of 4096 *cells*; the 32 blocks
+K + 32j … K + 32j + 31 of the tail are given 2^−j cells each, 64 in all; and with a whole number C, the height,
+
+    n_k ≥ C e^−f(k 2^s)   for k < K,         C e^−f(K 2^s) ≤ 1,         Σ_{k<K} n_k + 64 = 4096.                     (2)
+
+*Proposal*: a cell, a sign, and a place within the block, all uniform. In the tail, j is the number of coins that fall
+tails before the first head, and one of the 32 blocks is uniform. So every magnitude of a block with n cells comes with
+probability n / (4096 · 2^s), with either sign. *Acceptance*: −0 is refused; any other y is accepted with probability
+
+    C e^−f(|y|) / n    (n = n_k, or 2^−j in the tail).                                                               (3)
+
+**The result is exact**: y comes out of one round with probability n/(2 · 4096 · 2^s) · C e^−f(|y|)/n, a constant times
+e^−f(|y|), for every whole number y.
+
+**(3) is a probability**: f grows, so within a block e^−f(|y|) ≤ e^−f(k 2^s), and (2) does the rest. In the tail f is
+convex along the steps j, so that f((K + 32j) 2^s) ≥ f(K 2^s) + j·d with d the first difference, and d ≥ ln 2 makes
+C e^−f ≤ 2^−j. Indeed with h = 2^s/scale > 1/32, for Laplace d = 32h > 1; for Gauss, where scale² = variance,
+d = 32 K h² + 512 h² ≥ ln 2 as soon as h ≥ 1/27 or K ≥ 7, and C ≥ 2 makes K ≥ √(2 ln 2)/h > 27 where h < 1/27.
+
+The numbers n_k and C may be *any* that satisfy (2): that they come from floating point, rounded up by far more than its
+error, cannot touch the distribution. tests/privacy/test_noise_staircase.py checks (2) in whole numbers.
+
+A round accepts with probability 0.49 (hardly any noise: half of the proposals are −0), 0.70 (variance 1) to 0.96 (from
+variance 256 on at least 0.945).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from margrave.privacy.noise_kernels import Steps, exponentials
+
+CELL_BITS = 12
+CELLS = 1 << CELL_BITS
+TAIL_BITS = 5
+TAIL_BLOCKS = 1 << TAIL_BITS
+# Σ_j 32 · 2^−j.
+TAIL_CELLS = 2 * TAIL_BLOCKS
+# In the first word of a proposal stand, from the lowest bit on: cell, sign, block of the tail, place in the block.
+SIGN_BIT = CELL_BITS
+TAIL_SHIFT = CELL_BITS + 1
+PLACE_SHIFT = TAIL_SHIFT + TAIL_BITS
+# Blocks are at most 1/16 of the scale wide: refusing under the steps then costs 2 % of the proposals.
+_BLOCKS_PER_SCALE = 16
+# More blocks than any table has: C < 4096 and h > 1/32 make K < 32 ln 4096 + 1 = 268.
+_MOST_BLOCKS = 268
+# Far above the error of the exponentials that it covers, 2⁻⁴⁰, and far below one cell of 4096.
+_SLACK = 1 + 2.0**-20
+
+
+@dataclass(frozen=True)
+class Staircase:
+    """The numbers of (1) and (2), and the arrays that compiled loops read.
+
+    Attributes
+    ----------
+    rate, power
+        The target, (1).
+    shift
+        s: blocks hold 2^s magnitudes; at most 45.
+    height
+        C.
+    cells
+        n_k for k = 0 … K − 1.
+    block_of_cell
+        Shape (4096,); the block of each cell, K for the tail.
+    steps
+        The same for the compiled loops.
+    """
+
+    rate: Fraction
+    power: int
+    shift: int
+    height: int
+    cells: tuple[int, ...]
+    block_of_cell: NDArray[np.uint16]
+    steps: Steps
+
+    def exponent(self, magnitude: int) -> Fraction:
+        """Return f(magnitude)."""
+        return self.rate * (magnitude if self.power == 1 else magnitude * magnitude)
+
+
+@lru_cache(maxsize=256)
+def gaussian_staircase(variance: Fraction) -> Staircase:
+    """Return the staircase of the discrete Gaussian; ``variance`` is from 10⁻³⁰ to 10³⁰."""
+    # 2^s ≤ √variance / 16, by whole numbers: 4^s ≤ variance / 256.
+    square = int(variance / _BLOCKS_PER_SCALE**2)
+    return _staircase(1 / (2 * variance), 2, max(0, square.bit_length() - 1) // 2)
+
+
+@lru_cache(maxsize=256)
+def laplace_staircase(scale: Fraction) -> Staircase:
+    """Return the staircase of the discrete Laplace; ``scale`` is from 10⁻¹⁵ to 10¹⁵."""
+    return _staircase(1 / scale, 1, max(0, int(scale / _BLOCKS_PER_SCALE).bit_length() - 1))
+
+
+def _staircase(rate: Fraction, power: int, shift: int) -> Staircase:
+    """Return the staircase of e^−rate·y^power with blocks of 2^shift."""
+    exponents = float(rate * (1 << shift) ** power) * np.arange(_MOST_BLOCKS, dtype=np.float64) ** power
+    height, cells = _fitted_cells(exponentials(exponents) * _SLACK)
+    block_of_cell = np.repeat(np.arange(len(cells) + 1, dtype=np.uint16), np.append(cells, TAIL_CELLS))
+    # Acceptance is decided in units of 2⁻⁶⁴, the last bit of a word.
+    thresholds = np.append(height / cells, height) * 2.0**64
+    steps = Steps(block_of_cell, thresholds, np.uint64(shift), float(rate), power)
+    for array in (block_of_cell, thresholds):
+        array.flags.writeable = False
+    return Staircase(rate, power, shift, height, tuple(cells.tolist()), block_of_cell, steps)
+
+
+def _fitted_cells(bounds: NDArray[np.float64]) -> tuple[int, NDArray[np.int64]]:
+    """Return a large C, and n_k, that satisfy (2); ``bounds`` are upper bounds of e^−f(k 2^s)."""
+    room = CELLS - TAIL_CELLS
+    height = int(room / bounds.sum())
+    while True:
+        blocks = max(1, int(np.count_nonzero(height * bounds > 1)))
+        cells = np.ceil(height * bounds[:blocks]).astype(np.int64)
+        spare = room - int(cells.sum())
+        if spare >= 0:
+            cells[0] += spare
+            return height, cells
+        height -= 1

@@ -1,0 +1,729 @@
+"""What the mechanisms spend, in which order, what they return, and that no count gets out by any door."""
+
+import gc
+import math
+from fractions import Fraction
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+
+import numpy as np
+import pytest
+from boundary import DOMAIN, SIZES, CountsSource, WitnessEntropy, WitnessLedger, WitnessSampler, recognisable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import families, seeds
+
+from margrave import measurement
+from margrave.algebra import transform
+from margrave.algebra.layout import Layout
+from margrave.data.table import CodedTable
+from margrave.domain import Domain
+from margrave.errors import (
+    BudgetError,
+    BudgetRefusedError,
+    DataError,
+    DomainError,
+    LedgerError,
+    MargraveError,
+    MeasurementError,
+    NoiseError,
+    PlanError,
+)
+from margrave.measurements import Measurements
+from margrave.mechanisms import scalable_mwem as mwem
+from margrave.mechanisms.gaussian_marginals import gaussian_marginals, marginal_cost
+from margrave.mechanisms.residual_planner import measure
+from margrave.mechanisms.scalable_mwem import GRID_BITS, _RunningEstimate, scalable_mwem
+from margrave.planning.plan import plan
+from margrave.privacy.budget import Budget
+from margrave.privacy.ledger import Ledger
+from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
+from margrave.privacy.selection import selection_cost, selection_epsilon
+from margrave.release.reconstruct import reconstruct
+from margrave.workload import Workload
+
+BUDGET = Budget.zcdp(rho="0.5")
+PAIRS = Workload.all_kway(DOMAIN, 2)
+CAP, BOUND, UNITS = 2**61, 2**37, 2**GRID_BITS
+
+
+def by_plan(source, budget=BUDGET, workload=PAIRS, **options):
+    return measure(plan(workload, budget, contributions=1), source, **options)
+
+
+def by_marginals(source, budget=BUDGET, **options):
+    variance = 3 / (2 * budget.rho)
+    tables = [("age", "sex"), ("region",), ()]
+    return gaussian_marginals(source, dict.fromkeys(tables, variance), contributions=1, **options)
+
+
+def by_rounds(source, budget=BUDGET, workload=PAIRS, **options):
+    options = {"contributions": 1, "rounds": 4} | options
+    if "sampler" in options:
+        options = {"entropy": InsecureSeededSource(1)} | options
+    return scalable_mwem(source, workload, budget, **options)
+
+
+MECHANISMS = {"plan": by_plan, "marginals": by_marginals, "rounds": by_rounds}
+every_mechanism = pytest.mark.parametrize("run", MECHANISMS.values(), ids=MECHANISMS)
+
+
+def seeded(seed=0):
+    return gaussian_sampler(source=InsecureSeededSource(seed))
+
+
+def marginal_of(whole, names, domain=DOMAIN):
+    members = domain.positions(names)
+    return whole.sum(axis=tuple(k for k in range(len(domain)) if k not in members))
+
+
+# ρ → ∞: noise of variance 10⁻¹⁸ or less on integers is zero but for odds of e^(−10¹⁷).
+ENDLESS = Budget.zcdp(rho=10**20)
+
+
+@pytest.mark.parametrize("run", [by_plan, lambda source, budget: by_rounds(source, budget, rounds=3, repeat=False)])
+def test_an_endless_budget_gives_the_truth(run):
+    whole = recognisable()
+    release = reconstruct(run(CountsSource(whole), ENDLESS), PAIRS, method="mle")
+    for names in PAIRS:
+        # counts below 2³⁰; a few roundings of 2⁻⁵³ of that
+        np.testing.assert_allclose(release.table(*names).values, marginal_of(whole, names), atol=1e-5)
+
+
+def test_marginals_with_hardly_any_noise_are_the_truth():
+    whole = recognisable()
+    noisy = gaussian_marginals(CountsSource(whole), {("sex", "age"): "1e-20"}, contributions=1)
+    release = reconstruct(noisy, Workload(DOMAIN, [("age", "sex")]), method="mle")
+    np.testing.assert_allclose(release.table("age", "sex").values, marginal_of(whole, ("age", "sex")), atol=1e-5)
+
+
+def test_an_endless_budget_chooses_the_worst_table_first():
+    """With exact scores the choice is the largest L1 distance to the table that only the total is known of."""
+    whole = np.zeros((3, 2, 4), dtype=int)
+    whole[0] = 1000
+    workload = Workload(DOMAIN, [("sex",), ("age",), ("region",)])
+    noisy = scalable_mwem(CountsSource(whole), workload, ENDLESS, contributions=1, rounds=1)
+    assert [step.purpose for step in noisy.provenance.steps] == ["total", "choice of a table, round 1", "table age"]
+
+
+@every_mechanism
+def test_the_record_says_what_was_done(run):
+    import margrave
+
+    noisy = run(CountsSource(recognisable()))
+    record = noisy.provenance
+    assert record.contributions == 1
+    assert record.contributions_bounded == "declared"
+    assert record.neighbours == "add or remove one person"
+    assert record.version == margrave.__version__
+    assert record.sampler.startswith("margrave (system entropy)")
+    assert record.private is True
+    budget = Budget.zcdp(rho=record.rho)
+    assert (record.epsilon, record.delta) == (budget.epsilon(), budget.delta)
+    assert sum(step.rho for step in record.steps) == record.rho
+
+
+def test_a_plan_is_charged_as_a_whole_and_its_noise_is_the_plan_s():
+    made = plan(PAIRS, BUDGET, contributions=2)
+    noisy = measure(made, CountsSource(recognisable()))
+    assert noisy.provenance.mechanism == "residual planner"
+    assert noisy.provenance.rho == Fraction(1, 2)
+    assert noisy.provenance.contributions == 2
+    assert sum(made.cost(table) for table in range(len(made.layout.sets))) <= Fraction(1, 2)
+    assert np.array_equal(noisy.precisions, 1 / made.variances)
+
+
+def test_marginals_cost_contributions_squared_over_twice_the_variance():
+    assert marginal_cost(Fraction(4), 3) == Fraction(9, 8)
+    noisy = gaussian_marginals(CountsSource(recognisable()), {("age", "sex"): 4, (): "0.5"}, contributions=3)
+    assert [(step.purpose, step.rho) for step in noisy.provenance.steps] == [
+        ("table age × sex", Fraction(9, 8)),
+        ("table total", Fraction(9)),
+    ]
+    assert noisy.provenance.rho == Fraction(81, 8)
+    assert noisy.precision("age", "sex") == 0.25
+
+
+def test_the_sum_of_many_long_fractions_is_rounded_up_so_that_a_ledger_can_keep_it(tmp_path):
+    sizes = {f"a{k}": 2 for k in range(80)}
+    domain = Domain.fromdict(sizes)
+    source = CodedTable(domain, {name: [0, 1] for name in sizes})
+    ledger = Ledger(tmp_path / "ledger", cap=1000)
+    variances = {(name,): 10 + math.pi / (k + 1) for k, name in enumerate(sizes)}
+    noisy = gaussian_marginals(source, variances, contributions=1, ledger=ledger)
+    spent = sum(step.rho for step in noisy.provenance.steps)
+    assert spent == sum(1 / (2 * Fraction(value)) for value in variances.values())
+    assert spent <= ledger.spent == noisy.provenance.rho <= spent * (1 + Fraction(1, 2**199))
+
+
+@given(
+    st.fractions(min_value="1/1000", max_value=10).filter(lambda rho: rho > 0),
+    st.fractions(min_value="1/100", max_value="99/100"),
+    st.integers(1, 7),
+    st.integers(1, 4),
+)
+@settings(deadline=None, max_examples=25)
+def test_the_rounds_spend_the_budget_exactly(rho, share, rounds, contributions):
+    source = CountsSource(recognisable())
+    record = scalable_mwem(
+        source,
+        PAIRS,
+        Budget.zcdp(rho=rho),
+        contributions=contributions,
+        rounds=rounds,
+        initial_share=share,
+    ).provenance
+    assert sum(step.rho for step in record.steps) == record.rho == rho
+    assert [step.purpose for step in record.steps[1::2]] == [f"choice of a table, round {k + 1}" for k in range(rounds)]
+    assert record.steps[0].rho == rho * share
+    each = rho * (1 - share) / (2 * rounds)
+    assert {step.rho for step in record.steps[1:]} == {each}
+    epsilon = selection_epsilon(each)
+    assert each * (1 - Fraction(1, 2**60)) <= selection_cost(epsilon) <= each
+
+
+def test_a_round_measures_with_the_noise_that_its_share_buys():
+    """Each noisy table has variance c²/2ρ_step: the precisions of the residuals are those of the tables chosen."""
+    noisy = by_rounds(CountsSource(recognisable()), contributions=3)
+    each, first = Fraction(9, 20) / 8, Fraction(1, 20)
+    chosen = [step.purpose.removeprefix("table ").split(" × ") for step in noisy.provenance.steps[2::2]]
+    precision = 2 * float(first) / 9
+    for names in chosen:
+        precision += 2 * float(each) / 9 / DOMAIN.cells(names)
+    assert noisy.precision() == pytest.approx(precision, rel=1e-12)
+    assert len(chosen) == 4
+
+
+def test_without_repeats_every_table_is_chosen_at_most_once():
+    noisy = by_rounds(CountsSource(recognisable()), rounds=3, repeat=False)
+    assert sorted(step.purpose for step in noisy.provenance.steps[2::2]) == sorted(
+        f"table {' × '.join(names)}" for names in PAIRS
+    )
+
+
+def test_a_workload_of_the_total_alone_can_be_chosen_from():
+    noisy = by_rounds(CountsSource(recognisable()), workload=Workload(DOMAIN, [()]), rounds=2)
+    assert noisy.count() == 3
+
+
+def test_progress_counts_rounds_and_nothing_else():
+    seen = []
+    by_rounds(CountsSource(recognisable()), rounds=np.int64(3), progress=lambda *numbers: seen.append(numbers))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+# --- the order of events ---------------------------------------------------------------------------------------
+
+
+@every_mechanism
+def test_check_then_count_then_charge_then_draw(run):
+    events = []
+    ledger = WitnessLedger(events)
+    options = {"entropy": WitnessEntropy(events)} if run is by_rounds else {}
+    noisy = run(CountsSource(recognisable(), events=events), ledger=ledger, sampler=WitnessSampler(events), **options)
+    assert events[:4] == ["check", "count", "charge", "draw"]
+    assert set(events[4:]) <= {"draw", "bits"}
+    assert [rho for rho, _ in ledger.charged] == [noisy.provenance.rho]
+
+
+@every_mechanism
+def test_a_source_that_fails_is_not_paid_for(run, tmp_path):
+    ledger = Ledger(tmp_path / "ledger", cap=10)
+    source = CountsSource(recognisable())
+
+    def fail(layout):
+        raise OSError("the disk is gone")
+
+    source.count = fail
+    with pytest.raises(OSError, match="the disk is gone"):
+        run(source, ledger=ledger)
+    assert ledger.spent == 0
+
+
+@every_mechanism
+@pytest.mark.parametrize(
+    "counts",
+    [
+        lambda layout: np.zeros(layout.cells),
+        lambda layout: np.zeros(layout.cells, dtype=np.uint64),
+        lambda layout: np.zeros(layout.cells + 1, dtype=np.int64),
+        lambda layout: [0] * layout.cells,
+    ],
+    ids=["floats", "unsigned", "too many", "list"],
+)
+def test_a_source_that_hands_over_anything_but_whole_numbers_is_refused(run, counts, tmp_path):
+    ledger = Ledger(tmp_path / "ledger", cap=10)
+    source = CountsSource(recognisable())
+    source.count = counts
+    text = r"must count into one int64 array of shape \(\d+,\), one number for each cell of the closure, and gave"
+    with pytest.raises(DataError, match=text):
+        run(source, ledger=ledger)
+    assert ledger.spent == 0
+
+
+@every_mechanism
+def test_a_sampler_that_fails_after_the_charge_is_paid_for(run, tmp_path):
+    ledger = Ledger(tmp_path / "ledger", cap=10)
+    with pytest.raises(RuntimeError, match="out of order"):
+        run(CountsSource(recognisable()), ledger=ledger, sampler=WitnessSampler(fails=True))
+    assert ledger.spent > 0
+
+
+@every_mechanism
+def test_a_budget_that_is_spent_is_refused_before_the_table_is_read(run, tmp_path):
+    ledger = Ledger(tmp_path / "ledger", cap="0.6")
+    ledger.charge("0.3", "something before")
+    source = CountsSource(recognisable())
+    with pytest.raises(BudgetRefusedError, match=r"ρ = .* is asked for and .* has no room for it; nothing was read"):
+        run(source, ledger=ledger)
+    assert source.events == []
+    assert ledger.spent == Fraction(3, 10)
+
+
+@every_mechanism
+def test_what_is_charged_is_what_is_recorded(run, tmp_path):
+    ledger = Ledger(tmp_path / "ledger", cap=10)
+    noisy = run(CountsSource(recognisable()), ledger=ledger)
+    assert ledger.spent == noisy.provenance.rho
+    assert len(ledger.entries()) == 1
+
+
+# Noise of a standard deviation of 10⁸ and more: fewer than one in 10⁴ seeds make one of 60 noisy numbers equal to one
+# of the 120 true ones by chance, and these do not.
+FAINT = Budget.zcdp(rho="1e-16")
+
+
+# --- seeds -----------------------------------------------------------------------------------------------------
+
+
+@every_mechanism
+def test_a_seed_marks_the_measurements_for_ever(run, tmp_path):
+    noisy = run(CountsSource(recognisable()), sampler=seeded())
+    assert noisy.provenance.private is False
+    assert "insecure seeded source" in noisy.provenance.sampler
+    noisy.save(tmp_path / "noisy.npz")
+    loaded = Measurements.load(tmp_path / "noisy.npz")
+    assert loaded.provenance == noisy.provenance
+    assert loaded.provenance.private is False
+
+
+def test_a_seed_for_the_choices_alone_marks_them_too():
+    noisy = by_rounds(CountsSource(recognisable()), entropy=InsecureSeededSource(0))
+    assert noisy.provenance.private is False
+    assert noisy.provenance.sampler == "margrave (system entropy); choices: insecure seeded source"
+
+
+@every_mechanism
+def test_a_seed_repeats_and_the_system_does_not(run):
+    source = CountsSource(recognisable())
+    first, second = (run(source, sampler=seeded(3)) for _ in range(2))
+    assert np.array_equal(first.values, second.values)
+    assert first.provenance == second.provenance
+    assert not np.array_equal(run(source, FAINT).values, run(source, FAINT).values)
+
+
+# --- scores ----------------------------------------------------------------------------------------------------
+
+
+def whole_score(counts, estimates):
+    """Equation (1) of scalable_mwem in Python's integers."""
+    total = 0
+    for count, estimate in zip(counts.ravel().tolist(), estimates.ravel().tolist(), strict=True):
+        total += abs(min(count, BOUND) * UNITS - round(min(max(estimate, -BOUND), BOUND) * UNITS))
+    return min(total, CAP)
+
+
+def estimate_from(layout, seed, rounds=3):
+    """A running estimate from noisy measurements of a few tables of the closure."""
+    generator = np.random.default_rng(seed)
+    estimate, sampler = _RunningEstimate(layout), seeded(seed)
+    counts = counts_of(layout, generator.integers(0, 50, size=layout.sizes))
+    for _ in range(rounds):
+        members = layout.sets[generator.integers(len(layout.sets))]
+        estimate.measure(members, counts, Fraction(int(generator.integers(1, 100)), 3), sampler)
+    return estimate
+
+
+def counts_of(layout, whole):
+    return CountsSource(whole).count(layout)
+
+
+@given(families(), seeds)
+@settings(deadline=None, max_examples=40)
+def test_scores_are_the_distance_of_the_tables_on_the_grid(shape_and_family, seed):
+    sizes, family = shape_and_family
+    layout = Layout.of(sizes, family)
+    estimate = estimate_from(layout, seed)
+    counts = counts_of(layout, np.random.default_rng(seed).integers(0, 50, size=sizes))
+    tables = transform.reconstruct(layout, estimate._values)
+    scores = estimate.scores(counts)
+    for place, (_, exact) in enumerate(layout.views(counts)):
+        reconstructed = layout.view(tables, place)
+        assert int(scores[place]) == whole_score(exact, reconstructed)
+        # half a unit of the grid for each cell
+        plain = np.abs(exact - reconstructed).sum()
+        assert abs(int(scores[place]) / UNITS - plain) <= exact.size / UNITS
+
+
+def test_scores_of_large_tables_do_not_depend_on_the_threads(monkeypatch):
+    layout = Layout.of((40, 50, 30, 7), [(0, 1, 2), (1, 2, 3), (0, 3)])
+    estimate = estimate_from(layout, 3)
+    counts = counts_of(layout, np.random.default_rng(1).integers(0, 3, size=layout.sizes))
+    monkeypatch.setenv("MARGRAVE_THREADS", "1")
+    alone = estimate.scores(counts)
+    monkeypatch.setenv("MARGRAVE_THREADS", "3")
+    assert np.array_equal(alone, estimate.scores(counts))
+    tables = transform.reconstruct(layout, estimate._values)
+    for place, (_, exact) in enumerate(layout.views(counts)):
+        assert int(alone[place]) == whole_score(exact, layout.view(tables, place))
+
+
+@given(families(), seeds, st.integers(1, 5), st.sampled_from([5, 2**36, 2**37 - 2, 2**50]))
+@settings(deadline=None, max_examples=60)
+def test_one_person_moves_no_score_by_more_than_their_rows(shape_and_family, seed, contributions, most):
+    """Exactly, in whole numbers, also for tables with more rows than anyone has, where counts are cut off."""
+    sizes, family = shape_and_family
+    layout = Layout.of(sizes, family)
+    generator = np.random.default_rng(seed)
+    whole = generator.integers(0, most, size=sizes)
+    person = np.zeros(sizes, dtype=np.int64)
+    np.add.at(person, tuple(generator.integers(0, sizes, size=(contributions, len(sizes))).T), 1)
+    estimate = estimate_from(layout, seed)
+    without = estimate.scores(counts_of(layout, whole))
+    with_person = estimate.scores(counts_of(layout, whole + person))
+    assert (without >= 0).all()
+    assert int(np.abs(with_person - without).max()) <= contributions * UNITS
+
+
+@given(st.integers(1, 700), seeds, st.floats(0, 300))
+@settings(deadline=None, max_examples=40)
+def test_scores_stay_within_64_bits_whatever_is_estimated_and_counted(size, seed, magnitude):
+    layout = Layout.of((size,), [(0,)])
+    generator = np.random.default_rng(seed)
+    estimate = _RunningEstimate(layout)
+    estimate._values[:] = generator.normal(size=layout.cells) * 10**magnitude
+    tables = transform.reconstruct(layout, estimate._values)
+    for counts in (generator.integers(0, 2**62, size=layout.cells), np.full(layout.cells, 2**63 - 1)):
+        scores = estimate.scores(counts)
+        for place, (_, exact) in enumerate(layout.views(counts)):
+            assert 0 <= int(scores[place]) == whole_score(exact, layout.view(tables, place)) <= CAP
+
+
+def test_an_estimate_that_is_no_number_is_cut_off_like_any_other():
+    layout = Layout.of((4,), [(0,)])
+    estimate = _RunningEstimate(layout)
+    estimate._values[:] = np.nan
+    scores = [estimate.scores(np.full(layout.cells, count)) for count in (0, 1)]
+    assert [int(score) for score in np.abs(scores[1] - scores[0])] == [UNITS, 4 * UNITS]
+
+
+def test_the_terms_between_two_cuts_fit():
+    """The claim of scalable_mwem, in its own constants."""
+    assert (mwem._CAP, mwem._BOUND, mwem._UNITS) == (CAP, BOUND, UNITS)
+    assert mwem._CAP + mwem._TERMS * 2 * mwem._BOUND * mwem._UNITS < 2**63
+    assert measurement.MOST_ROWS < mwem._BOUND
+
+
+@given(families(), seeds, st.integers(1, 5))
+@settings(deadline=None, max_examples=30)
+def test_the_running_estimate_is_the_reconstruction_from_all_tables_so_far(shape_and_family, seed, rounds):
+    sizes, family = shape_and_family
+    domain = Domain.fromdict({f"a{k}": size for k, size in enumerate(sizes)})
+    workload = Workload(domain, [domain.names(members) for members in family])
+    layout = Layout.of(sizes, workload.positions)
+    estimate = estimate_from(layout, seed, rounds)
+    measured = Measurements.from_marginals(domain, estimate.measured(workload))
+    release = reconstruct(measured, workload, method="mle")
+    tables = transform.reconstruct(layout, estimate._values)
+    for names in workload:
+        view = layout.view(tables, layout.places[domain.positions(names)])
+        np.testing.assert_allclose(release.table(*names).values, view, atol=1e-8)
+
+
+# --- no count gets out -----------------------------------------------------------------------------------------
+
+
+def reachable(root):
+    """All objects that can be reached from one, but for what modules, classes and plain functions share."""
+    seen, waiting = {}, [root]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, type | ModuleType | BuiltinFunctionType):
+            continue
+        seen[id(one)] = one
+        if isinstance(one, FunctionType):
+            waiting += [cell.cell_contents for cell in one.__closure__ or ()] + list(one.__defaults__ or ())
+        elif isinstance(one, MethodType):
+            waiting += [one.__self__, one.__func__]
+        elif isinstance(one, np.ndarray):
+            # Arrays tell the collector nothing about what they stand on.
+            waiting += [one.base, *(one.ravel().tolist() if one.dtype == object else [])]
+        else:
+            waiting += gc.get_referents(one)
+    return list(seen.values())
+
+
+def secrets(source):
+    """Every count of every table, and every entry of every true residual that is not zero."""
+    layout = Layout.of(tuple(SIZES.values()), [(0, 1, 2)])
+    counts = counts_of(layout, source.whole)
+    residuals = transform.center(layout, counts.astype(float))
+    values = np.concatenate([counts.astype(float), residuals])
+    return np.unique(values[np.abs(values) > 1])
+
+
+def found_in(one, source):
+    """Whether an object gives away a count or a true residual."""
+    hidden = secrets(source)
+    if one is source or one is source.whole:
+        return True
+    if isinstance(one, np.ndarray) and one.dtype.kind in "iuf":
+        shared = any(np.shares_memory(one, counts) for counts in [*source.handed_out, source.whole])
+        near = np.abs(one.astype(float).ravel()[:, None] - hidden).min(initial=np.inf)
+        return shared or bool(near < 1e-6)
+    if isinstance(one, int | float | Fraction) and not isinstance(one, bool):
+        return bool(np.abs(float(one) - hidden).min() < 1e-6) if abs(one) < 1e15 else False
+    if isinstance(one, str):
+        return any(str(int(value)) in one for value in hidden if value == int(value) and value > 10**5)
+    return False
+
+
+@every_mechanism
+def test_no_true_count_can_be_reached_from_what_a_mechanism_returns(run):
+    source = CountsSource(recognisable())
+    noisy = run(source, FAINT, sampler=seeded(5))
+    objects = reachable(noisy)
+    assert any(one is noisy.layout for one in objects)
+    assert any(isinstance(one, np.ndarray) and one.size == noisy.layout.cells for one in objects)
+    assert not [type(one) for one in objects if found_in(one, source)]
+
+
+@every_mechanism
+def test_no_true_count_is_in_the_saved_file(run, tmp_path):
+    source = CountsSource(recognisable())
+    run(source, FAINT, sampler=seeded(5)).save(tmp_path / "noisy.npz")
+    with np.load(tmp_path / "noisy.npz") as archive:
+        assert not [name for name in archive.files if found_in(archive[name], source)]
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        lambda source, counts: source,
+        lambda source, counts: {"deep": [(counts[3:5],)]},
+        lambda source, counts: lambda: counts,
+        lambda source, counts: source.count,
+        lambda source, counts: counts.astype(float).reshape(-1, 1)[::-1],
+        lambda source, counts: np.array([counts[-1] / 1], dtype=object),
+        lambda source, counts: f"there are {counts[0]} rows",
+        lambda source, counts: int(counts[0]),
+        lambda source, counts: counts.view(np.uint8)[8:].base,
+    ],
+)
+def test_the_search_finds_counts_wherever_they_are_hidden(hide):
+    source = CountsSource(recognisable())
+    counts = source.count(Layout.of(tuple(SIZES.values()), [(0, 1, 2)]))
+    assert any(found_in(one, source) for one in reachable([hide(source, counts)]))
+
+
+def chain(error):
+    """An exception with all that it was raised from or beside."""
+    found, waiting = [], [error]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and all(one is not other for other in found):
+            found.append(one)
+            waiting += [one.__cause__, one.__context__]
+    return found
+
+
+def assert_silent(error, source):
+    for one in chain(error):
+        for text in (str(one), repr(one), *map(str, getattr(one, "__notes__", []))):
+            assert not found_in(text, source)
+
+
+@every_mechanism
+def test_no_failure_tells_a_count(run, tmp_path):
+    spent = Ledger(tmp_path / "spent", cap="0.1")
+    torn = Ledger(tmp_path / "torn", cap=10)
+    torn.charge("0.1", "before")
+    with (tmp_path / "torn").open("ab") as file:
+        file.write(b'{"number":2,')
+
+    def failing(*arguments):
+        raise RuntimeError("out of order")
+
+    source = CountsSource(recognisable())
+    wrong = WitnessSampler()
+    wrong.draw = lambda variance, count: np.zeros(count, dtype=np.int64) if not count else np.zeros(count + 1)
+    floats = WitnessSampler()
+    floats.draw = lambda variance, count: np.zeros(count) + 0.5
+    witness = WitnessLedger([])
+    witness.charge = failing
+    cases = [{"ledger": spent}, {"ledger": torn}, {"ledger": witness}, {"sampler": WitnessSampler(fails=True)}]
+    cases += [{"sampler": wrong}, {"sampler": floats}] if run is by_plan else [{"sampler": wrong}]
+    if run is by_rounds:
+        cases.append({"progress": failing})
+    for options in cases:
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it is, it must be silent
+            run(source, **options)
+        assert_silent(caught.value, source)
+
+
+def test_no_failure_of_a_table_in_memory_tells_its_rows():
+    rows = 123_457
+    source = CountsSource(np.full((3, 2, 4), rows))
+    whole = {name: np.zeros(rows, dtype=int) for name in SIZES}
+    ragged: list[object] = [[0]] * (rows - 1)
+    ragged.append([0, 0])
+    for name, column in [
+        ("age", None),
+        ("age", np.full(rows, rows)),
+        ("age", np.zeros(rows)),
+        ("age", np.zeros((rows, 1), dtype=int)),
+        ("age", np.zeros(rows - 1, dtype=int)),
+        ("age", ragged),
+        ("age", ["0"] * rows),
+    ]:
+        columns = {**whole, name: column}
+        if column is None:
+            del columns[name]
+        with pytest.raises(DataError) as caught:
+            CodedTable(DOMAIN, columns)
+        assert_silent(caught.value, source)
+
+
+class Frame:
+    """Like a frame: it can count, and it shows a column of the name ``domain``."""
+
+    domain = "123457 private values"
+
+    def count(self, layout):
+        raise AssertionError("a frame must not be read as a source")
+
+
+@every_mechanism
+@pytest.mark.parametrize("source", [Frame(), [1, 2], "adult.parquet", None], ids=["frame", "list", "path", "None"])
+def test_what_is_no_source_is_refused_without_a_look_inside(run, source):
+    with pytest.raises(DataError, match=r"is no source of counts; give a CodedTable") as caught:
+        run(source)
+    assert "123457" not in str(caught.value)
+
+
+# --- bad input -------------------------------------------------------------------------------------------------
+
+OTHER = Domain.fromdict({"age": 3, "sex": 2, "region": 5})
+SMALL, LARGE = Budget.zcdp(rho="1e-40"), Budget.zcdp(rho="1e40")
+BAD = {
+    "contributions 0": (by_rounds, {"contributions": 0}, PlanError, "contributions is 0; give the most rows"),
+    "contributions True": (by_rounds, {"contributions": True}, PlanError, "contributions is True; give the most rows"),
+    "contributions 1.5": (by_rounds, {"contributions": 1.5}, PlanError, "contributions is 1.5; give the most rows"),
+    "rounds 0": (by_rounds, {"rounds": 0}, PlanError, "rounds is 0; give a whole number of at least 1"),
+    "rounds 2.0": (by_rounds, {"rounds": 2.0}, PlanError, "rounds is 2.0; give a whole number of at least 1"),
+    "rounds True": (by_rounds, {"rounds": True}, PlanError, "rounds is True; give a whole number of at least 1"),
+    "too many rounds": (
+        by_rounds,
+        {"rounds": 4, "repeat": False},
+        PlanError,
+        "4 rounds without repeats need as many tables, the workload has 3; do fewer",
+    ),
+    "share 0": (by_rounds, {"initial_share": 0}, BudgetError, "initial_share is 0; give a number between 0 and 1"),
+    "share 1": (by_rounds, {"initial_share": 1}, BudgetError, "initial_share is 1; give a number between 0 and 1"),
+    "share text": (by_rounds, {"initial_share": "x"}, BudgetError, "initial_share must be a finite number"),
+    "no workload": (by_rounds, {"workload": "age"}, PlanError, "workload is 'age'; give a Workload"),
+    "no budget": (by_rounds, {"budget": 0.5}, PlanError, "budget is 0.5; give a Budget"),
+    "another domain": (
+        by_rounds,
+        {"workload": Workload.all_kway(OTHER, 2)},
+        DataError,
+        "the table is over .* and the plan over .*; use one domain for both",
+    ),
+    "another domain, plan": (
+        by_plan,
+        {"workload": Workload.all_kway(OTHER, 2)},
+        DataError,
+        "the table is over .* and the plan over .*; use one domain for both",
+    ),
+    "seed for entropy": (by_rounds, {"entropy": 7}, NoiseError, "a source of random bits is .* got 7"),
+    "variance too large": (by_rounds, {"budget": SMALL}, NoiseError, "is not representable: the variance must be from"),
+    "variance too small": (by_rounds, {"budget": LARGE}, NoiseError, "is not representable: the variance must be from"),
+}
+for run_name, run_bad in MECHANISMS.items():
+    BAD[f"no such sampler, {run_name}"] = (run_bad, {"sampler": "margrav"}, NoiseError, "no sampler 'margrav'; did you")
+    BAD[f"seed for sampler, {run_name}"] = (run_bad, {"sampler": 7}, NoiseError, "a int is no sampler; give 'margrave'")
+    BAD[f"source for sampler, {run_name}"] = (
+        run_bad,
+        {"sampler": InsecureSeededSource(7)},
+        NoiseError,
+        r"a InsecureSeededSource is no sampler; give 'margrave', 'opendp' or gaussian_sampler\(source=…\)",
+    )
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_before_anything_is_read_or_charged(case, tmp_path):
+    run, options, error, text = BAD[case]
+    ledger, source = Ledger(tmp_path / "ledger", cap=10**50), CountsSource(recognisable())
+    with pytest.raises(error, match=text) as caught:
+        run(source, ledger=ledger, **options)
+    assert isinstance(caught.value, MargraveError)
+    assert ledger.spent == 0
+    assert source.events == []
+
+
+@pytest.mark.parametrize(
+    ("variances", "error", "text"),
+    [
+        ({}, PlanError, r"there is no table to measure; name at least one, as in \{\('age', 'sex'\): 100\}"),
+        ([("age",)], PlanError, "there is no table to measure"),
+        ({("age",): 0}, PlanError, "the variance of age is 0; give a positive number"),
+        ({(): -1}, PlanError, "the variance of the total is -1; give a positive number"),
+        ({("age",): "much"}, BudgetError, "a variance must be a finite number"),
+        ({("age",): 1, ("sex",): 10**31}, NoiseError, "is not representable: the variance must be from"),
+        ({("age",): 1, ("sex",): "1e-31"}, NoiseError, "is not representable: the variance must be from"),
+        ({"age": 1}, DomainError, r"attributes are a list of names, got 'age'; write \('age',\) for one"),
+        ({("agee",): 1}, DomainError, "no attribute 'agee' in the domain; did you mean 'age'"),
+    ],
+)
+def test_bad_variances_are_refused_before_anything_is_read(variances, error, text, tmp_path):
+    ledger, source = Ledger(tmp_path / "ledger", cap=10**50), CountsSource(recognisable())
+    with pytest.raises(error, match=text):
+        gaussian_marginals(source, variances, contributions=1, ledger=ledger)
+    with pytest.raises(PlanError, match="contributions is None"):
+        gaussian_marginals(source, {("age",): 1}, contributions=None, ledger=ledger)
+    with pytest.raises(BudgetError, match="delta must be above 0 and below 1"):
+        gaussian_marginals(source, {("age",): 1}, contributions=1, delta=2, ledger=ledger)
+    assert (ledger.spent, source.events) == (0, [])
+
+
+def test_contributions_have_no_default():
+    with pytest.raises(TypeError, match="contributions"):
+        scalable_mwem(CountsSource(recognisable()), PAIRS, BUDGET)
+    with pytest.raises(TypeError, match="contributions"):
+        gaussian_marginals(CountsSource(recognisable()), {(): 1})
+
+
+def test_what_is_no_plan_or_no_ledger_is_refused_before_the_table_is_read():
+    source = CountsSource(recognisable())
+    with pytest.raises(PlanError, match="a Workload is no plan; make one with plan"):
+        measure(PAIRS, source)
+    with pytest.raises(LedgerError, match="a str is no ledger; give Ledger"):
+        by_plan(source, ledger="adult.ledger")
+    assert source.events == []
+
+
+def test_a_table_too_large_to_measure_exactly_is_refused_before_anything_is_read(monkeypatch, tmp_path):
+    monkeypatch.setattr(measurement, "MOST_ROWS", 2**59)
+    ledger, source = Ledger(tmp_path / "ledger", cap=10), CountsSource(recognisable())
+    with pytest.raises(MeasurementError, match="has 12 cells; at most 8 can be measured exactly"):
+        by_plan(source, ledger=ledger)
+    assert (ledger.spent, source.events) == (0, [])
+
+
+def test_attributes_of_one_value_are_planned_measured_and_chosen():
+    domain = Domain.fromdict({"one": 1, "two": 2})
+    workload = Workload.all_kway(domain, 2)
+    source = CountsSource(np.array([[100_003, 200_003]]), domain)
+    for noisy in (by_plan(source, ENDLESS, workload), by_rounds(source, ENDLESS, workload)):
+        table = reconstruct(noisy, workload, method="mle").table("one", "two").values
+        np.testing.assert_allclose(table, [[100_003, 200_003]], atol=1e-6)
+        assert noisy.count("one") == 0

@@ -1,0 +1,70 @@
+"""Exact counts of every table of a closure against a plain loop over the rows."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from strategies import families, seeds
+
+from margrave.algebra.layout import Layout
+from margrave.data.table import CodedTable
+from margrave.domain import Domain
+from margrave.errors import DataError
+
+
+@given(families(), seeds)
+@settings(deadline=None, max_examples=50)
+def test_counts_equal_a_loop_over_the_rows(shape_and_family, seed):
+    sizes, family = shape_and_family
+    rows = np.random.default_rng(seed).integers(0, sizes, size=(37, len(sizes)))
+    domain = Domain.fromdict({f"a{k}": n for k, n in enumerate(sizes)})
+    layout = Layout.of(sizes, family)
+    counts = CodedTable(domain, {f"a{k}": rows[:, k] for k in range(len(sizes))}).count(layout)
+    assert counts.dtype == np.int64
+    for attributes, table in layout.views(counts):
+        expected = np.zeros(table.shape, dtype=np.int64)
+        for row in rows:
+            expected[tuple(row[k] for k in attributes)] += 1
+        assert np.array_equal(table, expected)
+
+
+def test_blocks_of_rows_and_threads_lose_nothing():
+    generator = np.random.default_rng(0)
+    sizes = (50, 40, 60)
+    rows = generator.integers(0, sizes, size=(20_001, 3))
+    domain = Domain.fromdict({"a": 50, "b": 40, "c": 60})
+    layout = Layout.of(sizes, [(0, 1, 2)])
+    counts = CodedTable(domain, {name: rows[:, k] for k, name in enumerate("abc")}).count(layout)
+    flat = np.ravel_multi_index(rows.T, sizes)
+    assert np.array_equal(counts[layout.inner_cells :], np.bincount(flat, minlength=120_000))
+    assert counts[0] == 20_001
+
+
+def test_an_empty_table_counts_to_zero():
+    domain = Domain.fromdict({"a": 3})
+    table = CodedTable(domain, {"a": np.empty(0, dtype=int)})
+    assert not table.count(Layout.of((3,), [(0,)])).any()
+
+
+def test_no_number_of_rows_is_shown():
+    assert repr(CodedTable(Domain.fromdict({"a": 3}), {"a": [0, 1, 2]})) == "CodedTable(1 attributes)"
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ({"a": [0, 1]}, "there is no column 'b'; give the codes of every attribute"),
+        ({"a": [0, 1], "b": [0, 3]}, "column 'b' has codes outside 0 … 2; encode it by the declared domain"),
+        ({"a": [0, -1], "b": [0, 1]}, "column 'a' has codes outside 0 … 1"),
+        ({"a": [0.0, 1.0], "b": [0, 1]}, "column 'a' is not a list of whole numbers"),
+        ({"a": [[0], [1]], "b": [0, 1]}, "column 'a' is not a list of whole numbers"),
+        ({"a": [0, 1], "b": [0]}, "the columns have different lengths"),
+    ],
+)
+def test_columns_that_do_not_fit_are_named_without_their_values(columns, text):
+    with pytest.raises(DataError, match=text):
+        CodedTable(Domain.fromdict({"a": 2, "b": 3}), columns)
+
+
+def test_an_attribute_too_large_for_memory_is_refused():
+    with pytest.raises(DataError, match="attribute 'a' has 70,000 values; at most 65,536 can be counted in memory"):
+        CodedTable(Domain.fromdict({"a": 70_000}), {"a": [0]})

@@ -1,0 +1,265 @@
+"""The non-negative solver's manners: weights by hand, what it refuses, what it says (laws: tests/laws)."""
+
+import inspect
+import re
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+
+from margrave.algebra import transform
+from margrave.algebra.layout import Layout
+from margrave.errors import ArrayError, ReconstructionError
+from margrave.reconstruction.certificate import Problem, certify
+from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.nonnegative import (
+    Status,
+    check_holds,
+    interior_point,
+    reconstruct_nonnegative,
+    solver_weights,
+)
+
+LAYOUT = Layout.of((3, 2, 1), [(0, 1, 2)])
+# The total, three attributes, three pairs, the triple: k_τ, with nothing measured where an attribute has one value.
+COUNTS = np.array([3, 1, 0, 0, 2, 0, 0, 0])
+PRECISIONS = np.array([0.5, 2.0, 0.0, 0.0, 4.0, 0.0, 0.0, 0.0])
+INF = np.inf
+
+
+def estimates_of(values=None, counts=COUNTS, precisions=PRECISIONS, layout=LAYOUT):
+    return Estimates(layout, np.zeros(layout.cells) if values is None else values, counts, precisions)
+
+
+def noisy(seed=0, total=20.0, layout=LAYOUT):
+    generator = np.random.default_rng(seed)
+    values = 6 * transform.center(layout, generator.normal(size=layout.cells))
+    values[0] = total
+    ones = np.ones(len(layout.sets))
+    return Estimates(layout, values, ones.astype(np.int64), ones)
+
+
+def refused(text):
+    return pytest.raises(ReconstructionError, match=re.escape(text))
+
+
+@pytest.mark.parametrize(
+    ("weights", "eta", "hold", "expected"),
+    [
+        ("paper", None, (), [3, 0.5, 40, INF, 0.5, INF, INF, INF]),
+        ("paper", 0.1, (), [3, 0.5, 0.1, INF, 0.5, INF, INF, INF]),
+        ("paper", None, (0, 4), [INF, 0.5, 40, INF, INF, INF, INF, INF]),
+        (4, None, (), [1, 0.25, 40, INF, 0.0625, INF, INF, INF]),
+        (0.5, 7, (2,), [1, 2, INF, INF, 4, INF, INF, INF]),
+        ("noise", None, (), [0.5, 2, 160, INF, 4, INF, INF, INF]),
+        ("noise", 0.3, (), [0.5, 2, 0.3, INF, 4, INF, INF, INF]),
+        (np.array([1, INF, np.nan, 9, 2, 9, 9, 9.0]), 0.3, (), [1, INF, 0.3, INF, 2, INF, INF, INF]),
+        (np.array([1, 5, 6, 9, 2, 9, 9, 9.0]), INF, (), [1, 5, 6, INF, 2, INF, INF, INF]),
+    ],
+)
+def test_weights_by_hand(weights, eta, hold, expected):
+    """40 is the paper's η; with "noise" it is 40 times the largest precision, 4; what cannot move weighs infinitely."""
+    assert LAYOUT.sets == ((), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2))
+    found = solver_weights(estimates_of(), weights=weights, eta=eta, hold=hold)
+    assert found.tolist() == expected
+
+
+def test_weights_that_are_given_are_not_changed():
+    given = np.full(8, np.nan)
+    solver_weights(estimates_of(), weights=given, eta=None, hold=(0,))
+    assert np.isnan(given).all()
+
+
+@pytest.mark.parametrize("weights", ["papr", 0, -2.0, INF, np.nan])
+def test_unknown_weights_are_refused(weights):
+    with refused(f"weights is {weights!r}; give 'paper', 'noise', a positive number b for b^(−|τ|), or one weight a"):
+        reconstruct_nonnegative(noisy(), weights=weights)
+
+
+@pytest.mark.parametrize("eta", [0.0, -1.0, np.nan])
+def test_eta_must_be_positive(eta):
+    with refused(f"eta is {eta!r} or a weight is not positive; give positive numbers"):
+        reconstruct_nonnegative(estimates_of(), eta=eta)
+
+
+def test_a_weight_of_zero_is_refused_and_so_are_too_few():
+    with refused("eta is None or a weight is not positive; give positive numbers"):
+        reconstruct_nonnegative(estimates_of(), weights=np.zeros(8))
+    with pytest.raises(ArrayError, match=r"one number a table has shape \(8,\), this array has \(7,\)"):
+        reconstruct_nonnegative(estimates_of(), weights=np.ones(7))
+
+
+@pytest.mark.parametrize("unknown", [np.where(COUNTS == 2, np.nan, PRECISIONS), None])
+def test_noise_weights_need_variances(unknown):
+    counts, precisions = (COUNTS, unknown) if unknown is not None else (0 * COUNTS, 0 * PRECISIONS)
+    with refused("weights 'noise' need one variance for each measured residual"):
+        solver_weights(estimates_of(counts=counts, precisions=precisions), weights="noise", eta=None, hold=())
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "max_steps"), [(0, 10), (-1e-3, 10), (np.nan, 10), (None, 10), ("1e-4", 10), (1e-4, 0)]
+)
+def test_tolerance_and_steps_must_be_positive(tolerance, max_steps):
+    with refused(f"tolerance is {tolerance!r} and max_steps {max_steps!r}; give a positive number and at least one"):
+        reconstruct_nonnegative(noisy(), tolerance=tolerance, max_steps=max_steps)
+
+
+@pytest.mark.parametrize("start", [np.zeros(5), np.zeros(1), np.zeros((6, 1)), np.full(6, np.nan), np.full(6, INF)])
+def test_a_start_of_another_workload_is_refused(start):
+    with refused(f"the multipliers to start from have shape {start.shape} or are not finite; give those of a solution"):
+        reconstruct_nonnegative(noisy(), start=start)
+
+
+@pytest.mark.parametrize("total", [0.0, -3.5])
+def test_a_held_total_must_be_positive(total):
+    with refused(f"the total is held at {total:.6g}, which no table without negative cells has; do not hold it"):
+        reconstruct_nonnegative(noisy(total=total), hold=[0])
+
+
+def test_held_residuals_must_not_fix_a_negative_table():
+    values = np.zeros(LAYOUT.cells)
+    values[0] = 10.0
+    LAYOUT.view(values, LAYOUT.places[(1,)])[...] = [7.0, -7.0]
+    estimates = estimates_of(values)
+    with refused("fix a table over 1 attributes (number 2) with the negative cell -2; hold fewer residuals"):
+        reconstruct_nonnegative(estimates, hold=[0, 2])
+    # Without the total the table can grow; without the residual it can bend.
+    for hold in ([2], [0]):
+        solution = reconstruct_nonnegative(estimates, hold=hold)
+        assert solution.status is Status.SOLVED
+        assert (solution.marginals >= 0).all()
+
+
+def test_a_table_is_fixed_when_everything_inside_it_is_held():
+    weights = np.array([INF, INF, 1.0, INF, INF, INF, INF, INF])
+    problem = Problem(LAYOUT, noisy().values, weights)
+    # Not (0, 1), because (1,) is free; the residuals with attribute 2 are identically zero.
+    assert problem.fixed.tolist() == [True, True, False, True, False, True, False, False]
+
+
+def test_holding_everything_returns_the_tables_as_they_are():
+    people = np.random.default_rng(1).uniform(0, 1, size=(3, 2, 1))
+    people[0, 0, 0] = 0.0
+    tables = np.concatenate(
+        [people.sum(axis=tuple(k for k in range(3) if k not in gamma)).ravel() for gamma in LAYOUT.sets]
+    )
+    values = transform.center(LAYOUT, tables)
+    solution = reconstruct_nonnegative(estimates_of(values), hold=range(8))
+    assert solution.status is Status.SOLVED
+    assert solution.gap == 0.0
+    # The cell of zero may come out a rounding below it, and is then put back.
+    np.testing.assert_allclose(solution.marginals, tables, atol=1e-15)
+    assert (solution.marginals >= 0).all()
+
+
+@pytest.mark.parametrize("holds_total", [True, False])
+def test_an_interior_point_keeps_the_holds_and_is_positive(holds_total):
+    weights = np.where(LAYOUT.index.order == 1, INF, 1.0)
+    weights[0] = INF if holds_total else 1.0
+    values = np.zeros(LAYOUT.cells)
+    values[0] = 10.0
+    LAYOUT.view(values, LAYOUT.places[(0,)])[...] = np.array([9.8, 0.1, 0.1]) - 10 / 3
+    LAYOUT.view(values, LAYOUT.places[(1,)])[...] = [4.9, -4.9]
+    problem = Problem(LAYOUT, values, weights)
+    point = interior_point(problem)
+    # With the total held: independence, since the held tables spread evenly have a cell of 0.1/2 − 4.9/3.
+    assert transform.reconstruct(LAYOUT, point).min() > 0
+    for table in (1, 2, 0)[: 3 if holds_total else 2]:
+        np.testing.assert_allclose(LAYOUT.view(point, table), LAYOUT.view(values, table), atol=1e-12)
+
+
+def test_defaults_are_the_papers():
+    found = {name: one.default for name, one in inspect.signature(reconstruct_nonnegative).parameters.items()}
+    del found["estimates"]
+    assert found == {
+        "weights": "paper",
+        "eta": None,
+        "hold": (),
+        "tolerance": 1e-4,
+        "most_negative": INF,
+        "max_steps": 20_000,
+        "progress": None,
+        "start": None,
+    }
+
+
+def test_progress_is_called_at_each_check_with_the_gap():
+    calls = []
+    solution = reconstruct_nonnegative(
+        noisy(), tolerance=1e-300, max_steps=90, progress=lambda steps, gap: calls.append((steps, gap))
+    )
+    assert [steps for steps, _ in calls] == [50, 60, 70, 80, 90]
+    assert calls[-1] == (solution.steps, solution.gap)
+
+
+def test_too_few_steps_give_honest_tables_and_say_so():
+    estimates = noisy(seed=3)
+    solution = reconstruct_nonnegative(estimates, max_steps=2)
+    assert solution.status is Status.MAX_STEPS
+    assert solution.status.value.startswith("stopped at max_steps before the tolerance was reached; raise max_steps or")
+    assert solution.steps == 2
+    assert 1e-4 < solution.gap < INF
+    assert solution.violation > 0
+    assert 0 < solution.lift <= 1
+    assert (solution.marginals >= 0).all()
+    table = LAYOUT.view(solution.marginals, 7)
+    np.testing.assert_allclose(table.sum(axis=(1, 2)), LAYOUT.view(solution.marginals, 1), rtol=1e-12, atol=1e-12)
+    better = reconstruct_nonnegative(estimates)
+    assert better.status is Status.SOLVED
+    assert better.status.value == "solved to the tolerance asked for"
+    assert better.gap <= 1e-4
+    assert better.lift <= 1e-3
+
+
+def test_the_most_negative_cell_is_a_tolerance_of_its_own():
+    estimates = noisy(layout=Layout.of((4, 3, 5, 2), [(0, 1, 3), (1, 2), (0, 2, 3)]))
+    loose = reconstruct_nonnegative(estimates, tolerance=0.5)
+    strict = reconstruct_nonnegative(estimates, tolerance=0.5, most_negative=1e-9)
+    assert strict.violation <= 1e-9 < loose.violation
+    assert strict.steps > loose.steps
+    hasty = reconstruct_nonnegative(estimates, tolerance=0.5, most_negative=1e-9, max_steps=loose.steps)
+    assert hasty.status is Status.MAX_STEPS
+
+
+def test_tables_without_negative_cells_are_left_alone():
+    estimates = noisy(total=1000.0)
+    solution = reconstruct_nonnegative(estimates)
+    assert solution.gap == solution.lift == solution.violation == 0.0
+    assert not solution.multipliers.any()
+    assert np.array_equal(solution.marginals, transform.reconstruct(LAYOUT, estimates.values.copy()))
+
+
+def test_estimates_are_not_touched_and_solutions_are_frozen():
+    estimates = noisy()
+    before = estimates.values.copy()
+    solution = reconstruct_nonnegative(estimates, hold=[0])
+    assert np.array_equal(estimates.values, before)
+    assert solution.marginals[0] == pytest.approx(before[0], rel=1e-14)
+    with pytest.raises(FrozenInstanceError):
+        solution.gap = 0.0
+
+
+def test_check_holds_has_nothing_to_say_about_a_free_total():
+    weights = np.where(LAYOUT.index.order == 1, INF, 1.0)
+    check_holds(Problem(LAYOUT, noisy(total=-5.0).values, weights))
+    weights[0] = INF
+    with pytest.raises(ReconstructionError):
+        check_holds(Problem(LAYOUT, noisy(total=-5.0).values, weights))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5])
+def test_a_certificate_lifts_by_no_more_than_the_uniform_table_would_ask_for(steps):
+    """θ of the tables made to measure against max (−μ n_γ) / (T + max (−μ n_γ)), that of a uniform table."""
+    layout = Layout.of((4, 3, 5), [(0, 1), (1, 2), (0, 2)])
+    problem = Problem(layout, noisy(1, 30.0, layout).values, np.where(np.arange(7) == 0, INF, 1.0))
+    from_zero = np.zeros(layout.cells - layout.inner_cells)
+    proof = certify(problem, from_zero + steps, buffers=(np.empty(layout.cells), np.empty(layout.cells)), interior=None)
+    moved = np.concatenate([np.zeros(layout.inner_cells), from_zero + steps])
+    moves = transform.adjoint(layout, moved, weights=transform.outer_weights(layout), factors=problem.curvatures)
+    tables = transform.reconstruct(layout, problem.z + moves)
+    lacking = max(float(-layout.view(tables, t).min()) * layout.view(tables, t).size for t in range(layout.outer, 7))
+    # The floor is a power of two above the best one.
+    assert 0 < proof.lift <= 2 * lacking / (30 + lacking)
+    assert transform.reconstruct(layout, proof.residuals).min() >= -1e-13
+    assert proof.dual <= problem.loss(proof.residuals)
+    assert proof.residuals[0] == 30.0
