@@ -81,3 +81,30 @@ class WitnessEntropy:
 
     def spawn(self, count):
         return [self] * count
+
+
+class ScriptedSampler:
+    """Hands out what a function of (variance, count) says, and keeps what it was asked for."""
+
+    name, private = "script", False
+
+    def __init__(self, script=lambda variance, count: np.zeros(count, dtype=np.int64)):
+        self.script, self.asked = script, []
+
+    def draw(self, variance, count):
+        self.asked.append((variance, count))
+        return self.script(variance, count)
+
+    def spawn(self, count):
+        return [self] * count
+
+
+class WrongSampler(ScriptedSampler):
+    """Draws with a variance that is not the one asked for."""
+
+    def __init__(self, sampler, factor):
+        super().__init__(lambda variance, count: sampler.draw(variance * factor, count))
+        self.sampler, self.factor = sampler, factor
+
+    def spawn(self, count):
+        return [WrongSampler(sampler, self.factor) for sampler in self.sampler.spawn(count)]

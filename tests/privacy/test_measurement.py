@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from boundary import ScriptedSampler, WrongSampler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matrices import centering, closure
@@ -22,22 +23,6 @@ from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
 from margrave.workload import Workload
 
 WRAP = 2**64
-
-
-class ScriptedSampler:
-    """Hands out what a function of (variance, count) says, and keeps what it was asked for."""
-
-    name, private = "script", False
-
-    def __init__(self, script=lambda variance, count: np.zeros(count, dtype=np.int64)):
-        self.script, self.asked = script, []
-
-    def draw(self, variance, count):
-        self.asked.append((variance, count))
-        return self.script(variance, count)
-
-    def spawn(self, count):
-        return [self] * count
 
 
 def seeded(seed):
@@ -181,17 +166,6 @@ def test_the_range_holds_at_the_public_bound():
 
 SIZES = {"a": 10, "b": 11, "c": 12}
 DOMAIN = Domain.fromdict(SIZES)
-
-
-class WrongSampler(ScriptedSampler):
-    """Draws with a variance that is not the one asked for."""
-
-    def __init__(self, sampler, factor):
-        super().__init__(lambda variance, count: sampler.draw(variance * factor, count))
-        self.sampler, self.factor = sampler, factor
-
-    def spawn(self, count):
-        return [WrongSampler(sampler, self.factor) for sampler in self.sampler.spawn(count)]
 
 
 def planned(contributions=1):

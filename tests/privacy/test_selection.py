@@ -36,11 +36,11 @@ def softmax(scores, epsilon, sensitivity):
     return np.exp(exponents) / np.exp(exponents).sum()
 
 
-def pearson(scores, probabilities, *, seed=0, draws=DRAWS, **options):
+def pearson(scores, probabilities, *, seed=0, **options):
     """Pearson's χ² of many selections against the probabilities, and how many degrees of freedom it has."""
     source = InsecureSeededSource(seed)
-    counts = Counter(select(scores, source=source, **options) for _ in range(draws))
-    expected = draws * probabilities
+    counts = Counter(select(scores, source=source, **options) for _ in range(DRAWS))
+    expected = DRAWS * probabilities
     assert expected.min() > 5
     return sum((counts[i] - e) ** 2 / e for i, e in enumerate(expected)), len(expected) - 1
 
@@ -84,13 +84,13 @@ def test_candidates_are_drawn_with_their_exact_probability(scores, epsilon, sens
 
 def test_an_epsilon_wrong_by_a_tenth_is_noticed():
     """The power against ε too large or too small by 10 % is above 99.9 %, so that passing above means something."""
-    scores = [0, 2, 4, 6]
+    scores = [0] * 20 + [6]
     right = softmax(scores, 1, 1)
     for wrong in (Fraction(9, 10), Fraction(11, 10)):
-        bound = chi2.isf(FALSE_ALARM, 3)
-        shift = 40_000 * ((softmax(scores, wrong, 1) - right) ** 2 / right).sum()
-        assert ncx2.sf(bound, 3, shift) > 0.999
-        statistic, _ = pearson(scores, right, draws=40_000, epsilon=wrong, sensitivity=1)
+        bound = chi2.isf(FALSE_ALARM, 20)
+        shift = DRAWS * ((softmax(scores, wrong, 1) - right) ** 2 / right).sum()
+        assert ncx2.sf(bound, 20, shift) > 0.999
+        statistic, _ = pearson(scores, right, epsilon=wrong, sensitivity=1)
         assert statistic > bound
 
 
@@ -153,8 +153,10 @@ def test_a_uniform_number_close_to_a_border_takes_more_bits_and_falls_on_the_rig
 
 
 def test_groups_too_unlikely_to_compute_are_still_reached():
+    """e⁻²⁰⁰ = 2^−288.5: U = 1 − 2⁻²⁵⁶ still belongs to group 0, U = 1 − 2⁻³²⁰ to group 200."""
     largest = 2**64 - 1
-    assert groups([0, 10**6], [1, 1], *[largest] * 2) == 1
+    assert groups([0, 200], [1, 1], *[largest] * 4) == 0
+    assert groups([0, 200], [1, 1], *[largest] * 5) == 1
     assert groups([0, 10**6], [1, 1], 0, 0) == 0
 
 

@@ -8,7 +8,7 @@ size) at a time in arrays, because a hundred attributes have 161,700 triples.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,16 +40,30 @@ def canonical(sets: Iterable[Iterable[int]]) -> tuple[AttributeSet, ...]:
     return tuple(sorted(distinct, key=lambda members: (len(members), members)))
 
 
-def closure_levels(sets: Sequence[AttributeSet]) -> tuple[Level, ...]:
-    """Return the closure of a canonical family, level by level from the empty set up; empty for an empty family."""
-    if not sets:
+def by_size(sets: Iterable[AttributeSet]) -> dict[int, Integers]:
+    """Return the sets of a family by their number of members, one array of shape (count, size) each, members ascending.
+
+    Repeats stay in, and the order of the sets is as given: sorting a hundred thousand tuples would take longer than all
+    that is done with them.
+    """
+    groups: dict[int, list[AttributeSet]] = {}
+    for members in sets:
+        groups.setdefault(len(members), []).append(members)
+    return {
+        size: np.sort(np.array(group, dtype=np.int64).reshape(len(group), size), axis=1)
+        for size, group in groups.items()
+    }
+
+
+def closure_levels(groups: Mapping[int, Integers]) -> tuple[Level, ...]:
+    """Return the closure of a family, given `by_size`, level by level from the empty set up; empty for no family."""
+    if not groups:
         return ()
-    largest = max(len(members) for members in sets)
+    largest = max(groups)
     levels: list[Level] = []
     above: Integers = np.empty((0, largest + 1), dtype=np.int64)  # nothing above the largest sets
     for size in range(largest, -1, -1):
-        same_size = [members for members in sets if len(members) == size]
-        own = np.array(same_size, dtype=np.int64).reshape(len(same_size), size)
+        own = groups.get(size, np.empty((0, size), dtype=np.int64))
         inherited = _without_each_member(above)
         members, row = _distinct_rows(np.concatenate([own, inherited]))
         if levels:
@@ -59,14 +73,14 @@ def closure_levels(sets: Sequence[AttributeSet]) -> tuple[Level, ...]:
     return tuple(reversed(levels))
 
 
-def closure(sets: Sequence[AttributeSet]) -> tuple[AttributeSet, ...]:
-    """Return all subsets of the sets of a canonical family, in canonical order."""
-    return tuple(tuple(row) for level in closure_levels(sets) for row in level.members.tolist())
+def closure(sets: Iterable[AttributeSet]) -> tuple[AttributeSet, ...]:
+    """Return all subsets of the sets of a family, in canonical order."""
+    return tuple(tuple(row) for level in closure_levels(by_size(sets)) for row in level.members.tolist())
 
 
-def maximal(sets: Sequence[AttributeSet]) -> tuple[AttributeSet, ...]:
-    """Return the sets of a canonical family that no other set of it contains, in canonical order."""
-    levels = closure_levels(sets)
+def maximal(sets: Iterable[AttributeSet]) -> tuple[AttributeSet, ...]:
+    """Return the sets of a family that no other set of it contains, in canonical order."""
+    levels = closure_levels(by_size(sets))
     return tuple(
         tuple(row)
         for level, covered in zip(levels, covered_rows(levels), strict=True)

@@ -8,10 +8,9 @@ a closure have the same shapes; a buffer of length ``layout.cells`` holds either
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 
 import numpy as np
 
@@ -61,8 +60,9 @@ class Layout:
         sets
             Sets of attribute positions; at least one.
         """
-        _check_counts(sizes, sets)
-        levels = lattice.closure_levels(lattice.canonical(sets))
+        groups = lattice.by_size(sets)
+        _check_counts(np.array(sizes, dtype=np.float64), groups)
+        levels = lattice.closure_levels(groups)
         rank, starts = _rank_inner_first(levels)
         members = [tuple(row) for level in levels for row in level.members.tolist()]
         placed: list[AttributeSet] = [()] * len(members)
@@ -137,18 +137,17 @@ class Layout:
         return array
 
 
-def _check_counts(sizes: Sequence[int], sets: Collection[AttributeSet]) -> None:
+def _check_counts(sizes: Floats, groups: Mapping[int, Integers]) -> None:
     """Refuse families whose closure could not be listed, or whose cells could not be numbered."""
-    largest = max((len(members) for members in sets), default=0)
-    if largest > 62 or sum(1 << len(members) for members in sets) > _MOST_SUBSETS:
+    if sum(len(rows) << size for size, rows in groups.items()) > _MOST_SUBSETS:
         raise MemoryLimitError(
-            f"tables of {largest} attributes have too many sub-tables to list (at most {_MOST_SUBSETS:,} in all); "
+            f"tables of {max(groups)} attributes have too many sub-tables to list (at most {_MOST_SUBSETS:,} in all); "
             "ask for tables of fewer attributes"
         )
-    cells = sum(prod(sizes[attribute] + 1 for attribute in members) for members in sets)
+    cells = float(sum(np.prod(sizes[rows] + 1, axis=1).sum() for rows in groups.values()))
     if cells > _MOST_CELLS:
         raise MemoryLimitError(
-            f"the tables and what lies inside them have {float(cells):.2g} cells; at most {_MOST_CELLS:.2g} can be "
+            f"the tables and what lies inside them have {cells:.2g} cells; at most {_MOST_CELLS:.2g} can be "
             "addressed; ask for tables of fewer attributes"
         )
 
