@@ -92,7 +92,7 @@ def residual_runs(factor):
     made = plan(workload, Budget.zcdp(rho=RHO / unit.cost(1)), contributions=1)
     outputs = []
     for seed, rows in enumerate(NEIGHBOURS):
-        source = CodedTable(domain, {name: rows for name in domain.attributes})
+        source = CodedTable(domain, dict.fromkeys(domain.attributes, rows))
         noisy = measure(made, source, sampler=sampler_of(seed, factor))
         # The first table is the total; all the others are the runs.
         outputs.append(noisy.values[1:].reshape(RUNS, 3))
