@@ -5,7 +5,7 @@ measurements at ε = 1 of all three-way tables, the paper's weights, a gap of 1e
 adult-coarse 20 s, nist-taxi 20 s, salary 90 s, adult 150 s, with at most five arrays of the workload's size; a hundred
 attributes of ten values, 100 rounds in 300 s and 12 GB; maximum likelihood on titanic 20 ms, on adult 0.5 s.
 
-Data sets are read from MARGRAVE_DATASETS (default: shared/datasets beside the project); cases without data are left out.
+Data sets are read from MARGRAVE_DATASETS (default: shared/datasets beside the project); what is missing is left out.
 """
 
 from __future__ import annotations

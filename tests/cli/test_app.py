@@ -7,7 +7,7 @@ import pytest
 
 import margrave
 from margrave.cli import app
-from margrave.errors import MargraveError
+from margrave.errors import BudgetRefusedError, MargraveError
 
 
 def margrave_command(*words):
@@ -49,6 +49,7 @@ def test_an_unknown_option_is_one_line():
     ("error", "code", "line"),
     [
         (MargraveError("the table [red] is\nmissing"), 2, "error: the table [red] is missing\n"),
+        (BudgetRefusedError("spent"), 3, "error: spent\n"),
         (KeyboardInterrupt(), 130, "error: interrupted\n"),
         (
             ValueError("a private value"),

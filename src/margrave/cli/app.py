@@ -1,7 +1,7 @@
 """The command ``margrave``: its options, its errors and its exit codes, all at one place.
 
-Exit codes: 0 success, 2 wrong input, 130 interrupted, 1 anything else. An error is one line on standard error;
-``--debug`` shows where it came from.
+Exit codes: 0 success, 2 wrong input, 3 budget refused, 130 interrupted, 1 anything else. An error is one line on
+standard error; ``--debug`` shows where it came from.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from margrave.cli.demo import demo
-from margrave.errors import MargraveError
+from margrave.errors import BudgetRefusedError, MargraveError
 
 app = typer.Typer(
     name="margrave",
@@ -60,6 +60,8 @@ def run(words: list[str]) -> int:
     try:
         outcome = app(words, standalone_mode=False)
         return outcome if isinstance(outcome, int) else 0
+    except BudgetRefusedError as error:
+        return _report(error, " ".join(str(error).split()), 3, words)
     except (MargraveError, TyperException) as error:
         message = str(error) if isinstance(error, MargraveError) else error.format_message()
         return _report(error, " ".join(message.split()), 2, words)

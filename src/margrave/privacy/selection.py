@@ -6,7 +6,7 @@ For scores s_i of sensitivity Δ (no score moves by more than Δ when one person
 
 *Cost.* ln P(i) is ε s_i / 2Δ plus a constant of the table, and each s_i moves by at most Δ. So the log-ratio of P(i)
 between neighbouring tables lies, for all i, in one interval of length ε ("bounded range"), which is ε²/8-zCDP
-([CR] Cesar and Rogers, arXiv 2004.07223v3, Lemma 3.4; [ReM] App. B).
+([CR] Cesar and Rogers, arXiv 2004.07223; quoted in [ReM] App. B).
 
 *Scores that are not exact.* If every score given differs from the true one by at most η on every table, then scores of
 neighbours differ by at most Δ + 2η: the sensitivity of what was given. (1) is therefore used with Δ + 2 · ``error``,
