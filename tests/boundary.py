@@ -34,6 +34,8 @@ class CountsSource:
 class WitnessLedger:
     """Says yes to everything and keeps the order of events."""
 
+    torn = None
+
     def __init__(self, events):
         self.events, self.charged = events, []
 

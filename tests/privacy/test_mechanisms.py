@@ -7,7 +7,16 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 
 import numpy as np
 import pytest
-from boundary import DOMAIN, SIZES, CountsSource, WitnessEntropy, WitnessLedger, WitnessSampler, recognisable
+from boundary import (
+    DOMAIN,
+    SIZES,
+    CountsSource,
+    ScriptedSampler,
+    WitnessEntropy,
+    WitnessLedger,
+    WitnessSampler,
+    recognisable,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import families, seeds
@@ -193,11 +202,49 @@ def test_a_round_measures_with_the_noise_that_its_share_buys():
     assert len(chosen) == 4
 
 
-def test_without_repeats_every_table_is_chosen_at_most_once():
-    noisy = by_rounds(CountsSource(recognisable()), rounds=3, repeat=False)
+@pytest.mark.parametrize("seed", range(5))
+def test_without_repeats_every_table_is_chosen_at_most_once(seed):
+    """Of an empty table with so little budget every choice is nearly even: repeats would show in 7 of 9 runs."""
+    noisy = by_rounds(
+        CountsSource(np.zeros((3, 2, 4), dtype=int)),
+        Budget.zcdp(rho="1e-16"),
+        rounds=3,
+        repeat=False,
+        sampler=seeded(seed),
+        entropy=InsecureSeededSource(seed),
+    )
     assert sorted(step.purpose for step in noisy.provenance.steps[2::2]) == sorted(
         f"table {' × '.join(names)}" for names in PAIRS
     )
+
+
+def test_the_sampler_is_asked_for_exactly_the_noise_that_is_recorded():
+    """Every cell of a table at cost ρ gets a sample of variance c²/2ρ, exactly, and nothing else is drawn."""
+    for contributions in (1, 3):
+        sampler = ScriptedSampler()
+        noisy = by_rounds(CountsSource(recognisable()), contributions=contributions, sampler=sampler)
+        tables = [step for step in noisy.provenance.steps if step.purpose.startswith("t")]
+        assert [pair for pair in sampler.asked if pair[1]] == [asked_for(step, contributions) for step in tables]
+        sampler = ScriptedSampler()
+        variances = {("age", "sex"): 4, ("region",): "2.5", (): 9}
+        noisy = gaussian_marginals(
+            CountsSource(recognisable()), variances, contributions=contributions, sampler=sampler
+        )
+        asked = [pair for pair in sampler.asked if pair[1]]
+        assert asked == [asked_for(step, contributions) for step in noisy.provenance.steps]
+        assert asked == [(4, 6), (Fraction(5, 2), 4), (9, 1)]
+    sampler, made = ScriptedSampler(), plan(PAIRS, BUDGET, contributions=3)
+    measure(made, CountsSource(recognisable()), sampler=sampler)
+    tables = range(len(made.layout.sets))
+    assert sorted(pair for pair in sampler.asked if pair[1]) == sorted(
+        (made.noise(table), math.prod(made.layout.shape(table))) for table in tables
+    )
+
+
+def asked_for(step, contributions):
+    """The variance and the number of samples that a step must have drawn."""
+    names = [name for name in step.purpose.removeprefix("table ").split(" × ") if name != "total"]
+    return contributions**2 / (2 * step.rho), DOMAIN.cells(names)
 
 
 def test_a_workload_of_the_total_alone_can_be_chosen_from():
@@ -727,3 +774,14 @@ def test_attributes_of_one_value_are_planned_measured_and_chosen():
         table = reconstruct(noisy, workload, method="mle").table("one", "two").values
         np.testing.assert_allclose(table, [[100_003, 200_003]], atol=1e-6)
         assert noisy.count("one") == 0
+
+
+def test_a_torn_ledger_is_explained_before_anything_is_read(tmp_path):
+    path = tmp_path / "torn.ledger"
+    Ledger(path, cap=10).charge(1, "first")
+    with path.open("ab") as file:
+        file.write(b'{"half a li')
+    domain = Domain.fromdict({"a": 2})
+    layout_plan = plan(Workload.all_kway(domain, 1), Budget.zcdp(rho=1), contributions=1)
+    with pytest.raises(LedgerError, match="repair"):
+        measure(layout_plan, CodedTable(domain, {"a": [0, 1]}), ledger=Ledger(path))

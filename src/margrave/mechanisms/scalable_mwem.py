@@ -122,7 +122,9 @@ def scalable_mwem(
     initial_share
         The share of the budget for the total, between 0 and 1; a tenth by default.
     repeat
-        Whether a table may be measured more than once, as in the paper.
+        Whether a table may be measured more than once, as the paper prints it. Then the noise of a large table that
+        was measured is often the largest error there is, and the same table is chosen again and again: False is the
+        better choice for sparse tables, and what the paper's experiments do.
     ledger
         The spending record of the table; refuses, before anything is drawn, what would pass its cap.
     sampler

@@ -50,7 +50,9 @@ def count_and_charge(
             f"the table is over {source.domain!r} and the plan over {domain!r}; "
             "use one domain for both (labels and descriptions count too)"
         )
-    if ledger is not None and not _checked_ledger(ledger).check(budget):
+    if ledger is not None and _checked_ledger(ledger).torn is not None:
+        raise LedgerError(str(ledger.torn))
+    if ledger is not None and not ledger.check(budget):
         raise BudgetRefusedError(
             f"ρ = {shown_fraction(budget.rho)} is asked for and {ledger!r} has no room for it; nothing was read or "
             "charged: ask for less"

@@ -100,7 +100,8 @@ def reconstruct(
     layout = Layout.of(workload.domain.shape, workload.positions)
     estimates = estimate_residuals(measurements, layout)
     if method != "lnn":
-        return Release(workload, method, estimates, _linear(estimates, method))
+        marginals = _linear(estimates, method)
+        return Release(workload, method, estimates, marginals, provenance=measurements.provenance)
     solution = reconstruct_nonnegative(
         estimates,
         weights=_weights(workload.domain, estimates, weights),
@@ -117,7 +118,7 @@ def reconstruct(
             f"the solver {solution.status.value}; it reached a gap of {solution.gap:.2g} in {solution.steps:,} steps "
             "(strict=False returns the tables it has)"
         )
-    return Release(workload, method, estimates, solution.marginals, solution)
+    return Release(workload, method, estimates, solution.marginals, solution, measurements.provenance)
 
 
 def _check_request(measurements: Measurements, workload: Workload, method: str, options: list[str]) -> None:

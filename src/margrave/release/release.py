@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from margrave.algebra.kernels import Floats
 from margrave.algebra.lattice import AttributeSet
 from margrave.errors import DomainError, ReleaseError
+from margrave.measurements import Provenance
 from margrave.reconstruction.linear import determined
 from margrave.reconstruction.losses import Estimates
 from margrave.reconstruction.nonnegative import Solution
@@ -42,6 +43,8 @@ class Release:
         truncation methods only those of the workload itself are answers.
     solution
         What the non-negative solver reported; None for the other methods.
+    provenance
+        How the measurements were made, and whether their noise was private; None for numbers from elsewhere.
     """
 
     workload: Workload
@@ -49,6 +52,7 @@ class Release:
     estimates: Estimates
     marginals: Floats
     solution: Solution | None = None
+    provenance: Provenance | None = None
 
     def __post_init__(self) -> None:
         view = self.marginals.view()

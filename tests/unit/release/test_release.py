@@ -123,3 +123,25 @@ def test_what_no_table_covers_is_refused_with_what_comes_near():
 def test_only_tables_that_share_an_attribute_are_called_near():
     with refused("no table of this release covers income; put it into the workload"):
         reconstruct(NOISY, WORKLOAD, method="mle").table("income")
+
+
+@pytest.mark.parametrize("method", ["mle", "lnn", "trunc"])
+def test_noise_that_was_not_private_stays_marked_in_every_release(method):
+    from fractions import Fraction
+
+    from margrave.measurements import Provenance, Step
+
+    record = Provenance(
+        mechanism="experiment",
+        steps=(Step("all", Fraction(1)),),
+        rho=Fraction(1),
+        epsilon=5.0,
+        delta=1e-9,
+        contributions=1,
+        sampler="seeded",
+        private=False,
+        version="0",
+    )
+    release = reconstruct(NOISY.with_provenance(record), WORKLOAD, method=method)
+    assert release.provenance is record
+    assert reconstruct(NOISY, WORKLOAD, method=method).provenance is None
