@@ -60,7 +60,7 @@ def measure_residuals(layout: Layout, counts: Integers, noise: Sequence[Fraction
             return
         start, end = int(offset[table]), int(offset[table + 1])
         exact = integer_residual(counts[start:end].reshape(layout.shape(table)))
-        exact += samplers[table].draw(variance, end - start).reshape(exact.shape)
+        exact += _drawn(samplers[table], variance, end - start).reshape(exact.shape)
         noisy[start:end] = exact.ravel() / float(end - start)
 
     # The largest first, so that no thread is left with a large one at the end.
@@ -83,7 +83,15 @@ def integer_residual(counts: Integers) -> Integers:
 
 def measure_marginal(counts: Integers, variance: Fraction, sampler: Sampler) -> Integers:
     """Return a table of counts with independent discrete Gaussian noise of this variance on each cell."""
-    return counts + sampler.draw(variance, counts.size).reshape(counts.shape)
+    return counts + _drawn(sampler, variance, counts.size).reshape(counts.shape)
+
+
+def _drawn(sampler: Sampler, variance: Fraction, count: int) -> Integers:
+    """Return noise if it is whole numbers, as many as asked for: floating point would void the guarantee."""
+    noise = sampler.draw(variance, count)
+    if not isinstance(noise, np.ndarray) or noise.dtype != np.int64 or noise.shape != (count,):
+        raise MeasurementError(f"sampler {sampler.name!r} did not give {count:,} whole numbers (int64); use another")
+    return noise
 
 
 def check_range(layout: Layout, noise: Sequence[Fraction | None]) -> None:

@@ -79,4 +79,12 @@ def _limit_bytes() -> int:
     except ImportError:  # Windows has no such limits
         return 2**62
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return 2**62 if limit == resource.RLIM_INFINITY else limit
+    return 2**62 if limit == resource.RLIM_INFINITY else max(limit - _mapped_bytes(), 0)
+
+
+def _mapped_bytes() -> int:
+    """Return the address space that this process has taken already (Linux), or nothing."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -443,3 +443,24 @@ def test_a_held_table_may_have_a_cell_of_zero():
     assert solution.status is Status.SOLVED
     check_tables(layout, solution.marginals)
     assert layout.view(solution.marginals, len(layout.sets) - 1)[0].max() <= 1e-9 * solution.marginals[0]
+
+
+@pytest.mark.parametrize("total", [5e7, 1e10])
+def test_large_totals_with_more_held_stay_consistent_and_honest(total):
+    """Rounding is judged by what it adds up to: per cell it would let tables disagree by whole people."""
+    sizes = (40, 40, 40)
+    generator = np.random.default_rng(0)
+    truth = np.zeros(sizes)
+    truth[tuple(generator.integers(0, 40, (3, 300)))] = total / 300
+    layout = Layout.of(sizes, [(0, 1, 2)])
+    residuals = transform.decompose_marginal(truth + generator.normal(size=sizes))
+    values = np.concatenate([residuals[members].ravel() for members in layout.sets])
+    tables = len(layout.sets)
+    estimates = Estimates(layout, values, np.ones(tables, dtype=np.int64), np.ones(tables))
+    held = [layout.places[()], layout.places[(0,)]]
+    solution = reconstruct_nonnegative(estimates, hold=held, max_steps=3000)
+    whole = layout.view(solution.marginals, layout.places[(0, 1, 2)])
+    first = layout.view(solution.marginals, layout.places[(0,)])
+    np.testing.assert_allclose(whole.sum(axis=(1, 2)), first, rtol=0, atol=1e-9 * total)
+    np.testing.assert_allclose(whole.sum(), values[0], rtol=1e-11)
+    assert 0 < solution.gap < 1

@@ -785,3 +785,70 @@ def test_a_torn_ledger_is_explained_before_anything_is_read(tmp_path):
     layout_plan = plan(Workload.all_kway(domain, 1), Budget.zcdp(rho=1), contributions=1)
     with pytest.raises(LedgerError, match="repair"):
         measure(layout_plan, CodedTable(domain, {"a": [0, 1]}), ledger=Ledger(path))
+
+
+SMALL = Domain.fromdict({"a": 2, "b": 3})
+SMALL_TABLE = {"a": [0, 1, 1], "b": [0, 2, 1]}
+
+
+def small_plan():
+    return plan(Workload.all_kway(SMALL, 2), Budget.zcdp(rho=1), contributions=1)
+
+
+def test_memory_is_checked_before_anything_is_charged(tmp_path, monkeypatch):
+    from margrave import memory
+    from margrave.errors import MemoryLimitError
+
+    ledger = Ledger(tmp_path / "l", cap=10)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 100)
+    with pytest.raises(MemoryLimitError, match=r"counting and measuring needs .* the largest tables are a × b"):
+        measure(small_plan(), CodedTable(SMALL, SMALL_TABLE), ledger=ledger)
+    assert ledger.spent == 0
+
+
+def test_noise_in_floating_point_is_refused_whoever_draws_it():
+    class Floating:
+        name, private = "floating", True
+
+        def draw(self, variance, count):
+            return np.zeros(count)
+
+        def spawn(self, count):
+            return [self] * count
+
+    with pytest.raises(MeasurementError, match=r"sampler 'floating' did not give 1 whole numbers \(int64\)"):
+        gaussian_marginals(CodedTable(SMALL, SMALL_TABLE), {(): 4}, contributions=1, sampler=Floating())
+
+
+def test_a_class_in_place_of_a_source_is_refused_before_the_charge():
+    from margrave.privacy.noise import SystemEntropy
+
+    with pytest.raises(NoiseError, match=r"a source of random bits is SystemEntropy\(\)"):
+        gaussian_sampler(source=SystemEntropy)
+
+
+def test_only_a_plain_yes_makes_measurements_private():
+    class Vague:
+        name, private = "vague", "yes"
+
+        def draw(self, variance, count):
+            return np.zeros(count, dtype=np.int64)
+
+        def spawn(self, count):
+            return [self] * count
+
+    noisy = measure(small_plan(), CodedTable(SMALL, SMALL_TABLE), sampler=Vague())
+    assert noisy.provenance.private is False
+
+
+def test_an_empty_table_fits_and_an_unreadable_column_tells_nothing():
+    assert len(measure(small_plan(), CodedTable(SMALL, {"a": [], "b": []}))) == 4
+
+    class Secret:
+        def __array__(self, dtype=None, copy=None):
+            raise RuntimeError("row 12345 secret")
+
+    with pytest.raises(DataError, match="column 'a' is not a list of whole numbers") as caught:
+        CodedTable(SMALL, {"a": Secret(), "b": [0]})
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None

@@ -38,7 +38,10 @@ def test_a_table_of_any_size_has_a_readable_need(monkeypatch):
 def test_a_limit_on_the_address_space_counts(monkeypatch):
     resource = pytest.importorskip("resource", reason="this system has no resource limits")
     monkeypatch.setattr(resource, "getrlimit", lambda which: (5_000_000, 5_000_000))
-    assert memory.available_bytes() == 5_000_000
+    monkeypatch.setattr(memory, "_mapped_bytes", lambda: 1_000_000)
+    assert memory.available_bytes() == 4_000_000
+    monkeypatch.setattr(memory, "_mapped_bytes", lambda: 6_000_000)
+    assert memory.available_bytes() == 0
 
 
 def test_without_any_information_the_whole_machine_counts(monkeypatch):
@@ -47,6 +50,10 @@ def test_without_any_information_the_whole_machine_counts(monkeypatch):
 
     monkeypatch.setattr("pathlib.Path.read_text", missing)
     assert memory.available_bytes() >= 2**26
+
+
+def test_what_is_taken_already_is_known_where_the_system_tells():
+    assert memory._mapped_bytes() >= 0
 
 
 def test_a_container_leaves_its_limit_less_what_is_used(monkeypatch):

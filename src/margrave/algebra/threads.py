@@ -10,6 +10,8 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
+from threading import Lock
 
 import numpy as np
 
@@ -51,10 +53,16 @@ def over_tables(task: Callable[[int, int], None], first: int, last: int, offset:
     pieces = min(threads * _RANGES_PER_THREAD, last - first, max(threads, cells // _CELLS_WORTH_A_THREAD))
     targets = offset[first] + np.arange(1, pieces) * (cells / pieces)
     bounds = np.unique(np.concatenate([[first], np.searchsorted(offset[first:last], targets) + first, [last]]))
-    ranges = iter(list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)))
+    ranges = list(pairwise(bounds.tolist()))
+    # Not a shared iterator: without an interpreter lock it might hand out a range twice, and tasks may add up.
+    taking = Lock()
 
     def work() -> None:
-        for begin, end in ranges:
+        while True:
+            with taking:
+                if not ranges:
+                    return
+                begin, end = ranges.pop(0)
             task(begin, end)
 
     helpers: list[Future[None]] = [_pool(threads).submit(work) for _ in range(threads - 1)]

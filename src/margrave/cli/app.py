@@ -16,6 +16,8 @@ from typer.exceptions import TyperException
 from margrave.cli.demo import demo
 from margrave.errors import BudgetRefusedError, MargraveError
 
+_INTERRUPTED = 130
+
 app = typer.Typer(
     name="margrave",
     help="Release cross-tabulations of a private table under differential privacy.",
@@ -59,6 +61,8 @@ def run(words: list[str]) -> int:
     """Run the command line and return its exit code; errors have been shown."""
     try:
         outcome = app(words, standalone_mode=False)
+        if outcome == _INTERRUPTED:  # typer turns Ctrl-C into this code and says nothing
+            raise KeyboardInterrupt
         return outcome if isinstance(outcome, int) else 0
     except BudgetRefusedError as error:
         return _report(error, " ".join(str(error).split()), 3, words)
@@ -66,7 +70,7 @@ def run(words: list[str]) -> int:
         message = str(error) if isinstance(error, MargraveError) else error.format_message()
         return _report(error, " ".join(message.split()), 2, words)
     except (KeyboardInterrupt, typer.Abort) as error:
-        return _report(error, "interrupted", 130, words)
+        return _report(error, "interrupted", _INTERRUPTED, words)
     except Exception as error:
         message = f"unexpected {type(error).__name__}; run again with --debug to see where"
         return _report(error, message, 1, words)

@@ -42,7 +42,10 @@ class CodedTable:
         if len({len(column) for column in codes}) > 1:
             raise DataError("the columns have different lengths; give one code a row in each")
         self.domain = domain
-        self._codes = np.array(codes, dtype=np.uint16).reshape(len(codes), -1)
+        stacked = _stacked(codes)
+        if stacked is None:
+            raise DataError("the table does not fit in memory; use a machine with more")
+        self._codes = stacked
 
     def count(self, layout: Layout) -> Integers:
         """Return the exact counts of every table of a closure over the domain, in one buffer."""
@@ -60,6 +63,8 @@ def _codes_of(domain: Domain, name: str, columns: Mapping[str, ArrayLike]) -> ND
     codes, size = _array(columns[name]), domain[name].size
     if size > _LARGEST_SIZE:
         raise DataError(f"attribute {name!r} has {size:,} values; at most {_LARGEST_SIZE:,} can be counted in memory")
+    if codes is not None and codes.size == 0:
+        return np.empty(0, dtype=np.uint16)  # an empty list has no type, and an empty table fits every domain
     if codes is None or codes.ndim != 1 or codes.dtype.kind not in "iu":
         raise DataError(f"column {name!r} is not a list of whole numbers; give one code a row")
     if codes.size and (int(codes.min()) < 0 or int(codes.max()) >= size):
@@ -68,8 +73,19 @@ def _codes_of(domain: Domain, name: str, columns: Mapping[str, ArrayLike]) -> ND
 
 
 def _array(column: ArrayLike) -> NDArray[np.generic] | None:
-    """Return the column as an array, or None: what numpy says of one that it cannot take tells the number of rows."""
+    """Return the column as an array, or None.
+
+    Whatever the error, its text may tell the number of rows or a value, so it goes no further.
+    """
     try:
         return np.asarray(column)
-    except (TypeError, ValueError):
+    except Exception:
+        return None
+
+
+def _stacked(codes: list[NDArray[np.uint16]]) -> NDArray[np.uint16] | None:
+    """Return the columns as one array, or None if there is no room: numpy's error would tell the number of rows."""
+    try:
+        return np.array(codes, dtype=np.uint16).reshape(len(codes), -1 if codes else 0)
+    except MemoryError:
         return None

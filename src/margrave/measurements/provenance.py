@@ -57,6 +57,9 @@ class Provenance:
         The version of margrave.
     neighbours
         What the guarantee hides.
+    adaptive
+        Whether what was measured depends on the noise of earlier measurements. Then no variance that ignores this is
+        right given what was measured, and tables have no standard error.
     """
 
     mechanism: str
@@ -70,6 +73,7 @@ class Provenance:
     version: str
     contributions_bounded: str = "declared"
     neighbours: str = NEIGHBOURS
+    adaptive: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a record that says less than was spent, or that does not say plainly whether it is private."""

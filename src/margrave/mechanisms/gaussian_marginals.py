@@ -17,12 +17,12 @@ from margrave.errors import PlanError
 from margrave.measurement import measure_marginal
 from margrave.measurements import Measurements
 from margrave.mechanisms.spending import (
-    checked_contributions,
     checked_sampler,
     checked_source,
     count_and_charge,
     provenance,
 )
+from margrave.planning.coefficients import checked_contributions
 from margrave.privacy.budget import DEFAULT_DELTA, Budget, Number, exact_number
 from margrave.privacy.ledger import Ledger
 from margrave.privacy.noise import Sampler

@@ -34,7 +34,8 @@ from margrave.errors import BudgetError, PlanError
 from margrave.measurement import MOST_ROWS, measure_marginal
 from margrave.measurements import Measurements
 from margrave.mechanisms.gaussian_marginals import marginal_cost
-from margrave.mechanisms.spending import checked_contributions, checked_sampler, count_and_charge, provenance
+from margrave.mechanisms.spending import checked_sampler, count_and_charge, provenance
+from margrave.planning.coefficients import checked_contributions
 from margrave.privacy.budget import Budget, Number, exact_number
 from margrave.privacy.entropy import Source as EntropySource
 from margrave.privacy.entropy import SystemEntropy
@@ -160,7 +161,7 @@ def scalable_mwem(
             candidates.remove(chosen)
         if progress is not None:
             progress(done + 1, rounds)
-    record = provenance("scalable MWEM", steps, budget, rows, drawing, source=coins)
+    record = provenance("scalable MWEM", steps, budget, rows, drawing, source=coins, adaptive=True)
     return Measurements.from_marginals(domain, estimate.measured(workload)).with_provenance(record)
 
 

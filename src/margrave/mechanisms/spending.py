@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from numbers import Integral
 
 import numpy as np
 
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
+from margrave.algebra.threads import thread_count
 from margrave.data.table import Source
 from margrave.domain import Domain
 from margrave.errors import BudgetRefusedError, DataError, LedgerError, NoiseError, PlanError
 from margrave.measurements import Provenance, Step
+from margrave.memory import require_memory
 from margrave.privacy.budget import Budget, shown_fraction
 from margrave.privacy.entropy import Source as EntropySource
 from margrave.privacy.ledger import Ledger
@@ -45,6 +46,9 @@ def count_and_charge(
     purpose
         What for.
     """
+    budget.epsilon()  # what cannot be stated in the end is refused now
+    if layout.sizes != domain.shape:
+        raise PlanError("the tables to count are laid out over another domain; make plans with plan()")
     if checked_source(source).domain != domain:
         raise DataError(
             f"the table is over {source.domain!r} and the plan over {domain!r}; "
@@ -57,10 +61,25 @@ def count_and_charge(
             f"ρ = {shown_fraction(budget.rho)} is asked for and {ledger!r} has no room for it; nothing was read or "
             "charged: ask for less"
         )
+    _check_memory(domain, layout)
     counts = _checked_counts(source.count(layout), layout)
     if ledger is not None:
         ledger.charge(budget, purpose)
     return counts
+
+
+def _check_memory(domain: Domain, layout: Layout) -> None:
+    """Raise `MemoryLimitError` if counts and noisy tables cannot be held: running out after the charge would lose it.
+
+    Held at once are the counts, the noisy residuals and one more copy of all of them, and a few copies of the table
+    that each thread works on.
+    """
+    cells = np.diff(layout.index.offset)
+    needed = 8 * (3 * layout.cells + 4 * thread_count() * int(cells.max()))
+    places = np.argsort(-cells, kind="stable")[:3].tolist()
+    largest = [(" × ".join(domain.names(layout.sets[place])) or "total", 8 * int(cells[place])) for place in places]
+    advice = "leave these out (Workload.filter), or ask for tables of fewer attributes"
+    require_memory(needed, "counting and measuring", largest, advice=advice)
 
 
 def checked_source(source: Source) -> Source:
@@ -99,15 +118,6 @@ def checked_sampler(
     return drawing
 
 
-def checked_contributions(contributions: object) -> int:
-    """Return the most rows that one person has if it is a whole number from one."""
-    if isinstance(contributions, bool) or not isinstance(contributions, Integral) or contributions < 1:
-        raise PlanError(
-            f"contributions is {contributions!r}; give the most rows that one person has, a whole number of at least 1"
-        )
-    return int(contributions)
-
-
 def provenance(
     mechanism: str,
     steps: Sequence[tuple[str, Fraction]],
@@ -116,6 +126,7 @@ def provenance(
     sampler: Sampler,
     *,
     source: EntropySource | None = None,
+    adaptive: bool = False,
 ) -> Provenance:
     """Return the record of what a mechanism did.
 
@@ -133,6 +144,8 @@ def provenance(
         What drew the noise.
     source
         Another source of random bits that was used beside it, if any; one that is not private marks the whole.
+    adaptive
+        Whether what was measured depends on the noise of earlier measurements.
     """
     from margrave import __version__
 
@@ -145,8 +158,10 @@ def provenance(
         delta=budget.delta,
         contributions=contributions,
         sampler=sampler.name + beside,
-        private=bool(sampler.private and (source is None or source.private)),
+        # Only a plain True counts: whatever else a sampler of somebody's own says is no promise.
+        private=sampler.private is True and (source is None or source.private is True),
         version=str(__version__),
+        adaptive=adaptive,
     )
 
 

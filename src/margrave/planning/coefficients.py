@@ -34,6 +34,16 @@ import numpy as np
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats, Index, compiled, subset_tables
 from margrave.algebra.layout import Layout
+from margrave.errors import PlanError
+
+
+def checked_contributions(contributions: object) -> int:
+    """Return c, the most rows that one person has, if it is a whole number from one; every cost stands on it."""
+    if isinstance(contributions, bool) or not isinstance(contributions, int | np.integer) or contributions < 1:
+        raise PlanError(
+            f"contributions is {contributions!r}; give the most rows that one person has, a whole number of at least 1"
+        )
+    return int(contributions)
 
 
 def squared_sensitivity(shape: Iterable[int]) -> int:

@@ -31,6 +31,7 @@ from margrave.planning.allocation import OBJECTIVES, TOLERANCE, allocate
 from margrave.planning.coefficients import (
     cell_counts,
     cell_variances,
+    checked_contributions,
     cost_bound,
     cost_coefficients,
     exact_cost,
@@ -84,7 +85,11 @@ class Plan:
     gap: float
 
     def __post_init__(self) -> None:
-        """Refuse noise that would cost more than the budget, equation (1)."""
+        """Refuse noise that would cost more than the budget, equation (1), and a layout of other tables."""
+        object.__setattr__(self, "contributions", checked_contributions(self.contributions))
+        layout, workload = self.layout, self.workload
+        if layout.sizes != workload.domain.shape or not all(set_ in layout.places for set_ in workload.positions):
+            raise PlanError("the layout of this plan is not that of its workload; make plans with plan()")
         noise = _read_only(transform.one_per_table(self.layout, self.integer_variances).copy())
         object.__setattr__(self, "integer_variances", noise)
         spent = cost_bound(self.layout, noise)
@@ -253,10 +258,7 @@ def _check_request(workload: Workload, contributions: int, objective: str, toler
     """Refuse what no plan can be made for, before any work."""
     if not isinstance(workload, Workload):
         raise PlanError(f"workload is {workload!r}; give a Workload, as in Workload.all_kway(domain, 3)")
-    if isinstance(contributions, bool) or not isinstance(contributions, int | np.integer) or contributions < 1:
-        raise PlanError(
-            f"contributions is {contributions!r}; give the most rows that one person has, a whole number of at least 1"
-        )
+    checked_contributions(contributions)
     if objective not in OBJECTIVES:
         hint = suggestion(objective, OBJECTIVES) if isinstance(objective, str) else ""
         raise PlanError(f"no objective {objective!r}{hint} (there are {', '.join(OBJECTIVES)})")

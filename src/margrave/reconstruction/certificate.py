@@ -36,9 +36,11 @@ from margrave.algebra.layout import Layout
 from margrave.algebra.threads import over_tables
 from margrave.reconstruction import rounds
 
-# Below this share of the loss of all-zero residuals the best loss counts as zero, and the gap is absolute; and a loss
-# that is less than theirs by no more than this share owes it to rounding.
+# A loss that is below that of all-zero tables by less than this share of it is not worth telling from it.
 _NEXT_TO_NOTHING = 1e-12
+# Residuals that differ from z by rounding alone have a loss of about 2⁻¹⁰⁴ of that of all-zero tables; where the loss
+# is that small the gap is absolute.
+_ROUNDED_LOSS = 1e-26
 # Cells of tables that are held may be negative by rounding, by this share of the total; no mixture could mend that.
 ROUNDING = 1e-12
 # Sums of cell shares that differ by less are equal: they depend on how the tables were cut into ranges for threads.
@@ -195,7 +197,7 @@ def certify(
     marginals = transform.reconstruct(layout, first, out=second)
     total = float(first[0])
     violation = max(0.0, -float(marginals[layout.inner_cells :].min()))
-    if violation <= (ROUNDING * total if problem.holds_more else 0.0):
+    if violation == 0.0 or (problem.holds_more and _rounding_only(layout, marginals, total)):
         lift, residuals = 0.0, first
     elif problem.holds_more:
         lift, residuals = _mix(layout, first, second, interior)
@@ -208,8 +210,8 @@ def certify(
     if not problem.holds_total and not problem.holds_more and loss >= (1 - _NEXT_TO_NOTHING) * scale:
         # Nothing is left to lift. Near an optimum of no people at all, θ says only how two roundings compare.
         loss, lift, residuals = scale, 0.0, _zero(first)
-    gap = max(loss - dual, 0.0)
-    return Certificate(gap / loss if loss > _NEXT_TO_NOTHING * scale else gap, lift, dual, violation, residuals)
+    gap = abs(loss - dual)  # below zero by rounding alone, which is then what is not known
+    return Certificate(gap / loss if loss > _ROUNDED_LOSS * scale else gap, lift, dual, violation, residuals)
 
 
 def dual_residuals(problem: Problem, multipliers: Floats, buffer: Floats) -> float:
@@ -226,6 +228,17 @@ def dual_residuals(problem: Problem, multipliers: Floats, buffer: Floats) -> flo
 
     over_tables(task, 0, len(layout.sets), layout.index.offset)
     return float(-0.5 * curvatures @ norms - products.sum())
+
+
+def _rounding_only(layout: Layout, marginals: Floats, total: float) -> bool:
+    """Tell whether all that is negative in any one outer table adds up to no more than rounding.
+
+    Tables that the holds fix can have cells that are zero, and come out as −1e-17; no interior point can mend that.
+    It is the sum that counts, since cutting it off is what makes tables disagree.
+    """
+    negative = np.minimum(marginals[layout.inner_cells :], 0.0)
+    starts = layout.index.offset[layout.outer : -1] - layout.inner_cells
+    return bool(np.add.reduceat(negative, starts).min() >= -ROUNDING * total)
 
 
 def _lift(layout: Layout, residuals: Floats, marginals: Floats, total: float) -> tuple[float, Floats]:

@@ -83,6 +83,8 @@ def reconstruct(
     start
         For "lnn": a release of the same workload to start from, which saves rounds and does not change the answer.
     """
+    if isinstance(hold, str) or not isinstance(hold, Iterable):
+        raise ReleaseError(f"hold is {hold!r}; give a list of attribute sets, as in [()] for the total or [('age',)]")
     held_sets = list(hold)
     used = {
         "weights": weights != "paper" if isinstance(weights, str) else True,
@@ -123,6 +125,14 @@ def reconstruct(
 
 def _check_request(measurements: Measurements, workload: Workload, method: str, options: list[str]) -> None:
     """Refuse a method that is not there, options that it would not read, and a workload over another domain."""
+    if not isinstance(measurements, Measurements):
+        raise ReleaseError(
+            f"a {type(measurements).__name__} holds no measurements; give Measurements, then the Workload"
+        )
+    if not isinstance(workload, Workload):
+        raise ReleaseError(
+            f"a {type(workload).__name__} is no workload; give a Workload, as in Workload.all_kway(domain, 3)"
+        )
     if method not in METHODS:
         hint = suggestion(method, METHODS) if isinstance(method, str) else ""
         raise ReleaseError(f"no method {method!r}{hint} (there are {', '.join(METHODS)})")

@@ -71,7 +71,8 @@ class Release:
         given = dict(zip(self.workload.domain.names(positions), range(len(positions)), strict=True))
         values = self._values(positions).transpose([given[name] for name in names])
         values.setflags(write=False)
-        variance = cell_variance(self.estimates, place)
+        adaptive = self.provenance is not None and self.provenance.adaptive
+        variance = math.nan if adaptive else cell_variance(self.estimates, place)
         return Table(
             tuple(names), values, bool(self._determined[place]), None if math.isnan(variance) else float(variance)
         )

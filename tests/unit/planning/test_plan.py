@@ -196,3 +196,18 @@ def test_the_budget_for_a_margin_is_a_short_fraction():
     budget = budget_for_margin(WORKLOAD, attributes=["age"], margin=np.float32(7), contributions=np.int64(2))
     assert budget.rho.numerator.bit_length() <= 31
     assert isinstance(plan(WORKLOAD, budget, contributions=2), Plan)
+
+
+def test_a_plan_that_promises_more_than_it_keeps_cannot_be_made_by_hand():
+    import dataclasses
+
+    domain = Domain.fromdict({"a": 3, "b": 2})
+    made = plan(Workload.all_kway(domain, 2), Budget.zcdp(rho=1), contributions=1)
+    for contributions in (0, -1, 0.001, True):
+        with pytest.raises(PlanError, match="contributions is"):
+            dataclasses.replace(made, contributions=contributions)
+    with pytest.raises(PlanError, match="costs more than its budget"):
+        dataclasses.replace(made, integer_variances=made.integer_variances * 0.5)
+    larger = Workload.all_kway(Domain.fromdict({"a": 3, "b": 50}), 2)
+    with pytest.raises(PlanError, match="the layout of this plan is not that of its workload"):
+        dataclasses.replace(made, workload=larger)

@@ -199,3 +199,13 @@ def test_an_unfinished_solve_raises_unless_told_not_to():
     release = reconstruct(NOISY, WORKLOAD, tolerance=1e-12, max_steps=1, strict=False)
     assert release.solution.status is Status.MAX_STEPS
     assert (release.marginals >= 0).all()
+
+
+def test_arguments_of_the_wrong_kind_are_named():
+    with pytest.raises(ReleaseError, match=r"str holds no measurements; give Measurements"):
+        reconstruct("noisy.npz", WORKLOAD)
+    with pytest.raises(ReleaseError, match=r"list is no workload; give a Workload"):
+        reconstruct(NOISY, [("age", "sex")])
+    for hold in ("sex", None):
+        with refused(f"hold is {hold!r}; give a list of attribute sets, as in [()] for the total"):
+            reconstruct(NOISY, WORKLOAD, hold=hold)

@@ -145,3 +145,15 @@ def test_noise_that_was_not_private_stays_marked_in_every_release(method):
     release = reconstruct(NOISY.with_provenance(record), WORKLOAD, method=method)
     assert release.provenance is record
     assert reconstruct(NOISY, WORKLOAD, method=method).provenance is None
+
+
+def test_measurements_that_depend_on_earlier_noise_give_no_standard_error():
+    from margrave.data.table import CodedTable
+    from margrave.mechanisms.scalable_mwem import scalable_mwem
+    from margrave.privacy.budget import Budget
+
+    table = CodedTable(DOMAIN, {a.name: [0, 1] for a in DOMAIN})
+    noisy = scalable_mwem(table, WORKLOAD, Budget.zcdp(rho=1), contributions=1, rounds=2)
+    assert noisy.provenance.adaptive
+    release = reconstruct(noisy, WORKLOAD, method="mle")
+    assert all(table.variance is None for table in release.tables())
