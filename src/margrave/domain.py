@@ -100,7 +100,7 @@ class Attribute:
 
     @property
     def _value(self) -> tuple[object, ...]:
-        # 0 == False == 0.0 in Python, yet a column of numbers is not one of truth values: types count too.
+        # 0, False and 0.0 are equal in Python, yet a column of numbers is not one of truth values: types count too.
         kinds = None if self.labels is None else tuple(type(label) for label in self.labels)
         return self.name, self.size, self.labels, kinds, self.cuts, self.description
 

@@ -28,6 +28,17 @@ _SCHEMES = ("paper", "noise")
 # Copies of the workload's tables that are held at once: the estimates and the tables, and for the solver its own.
 _ARRAYS = {"mle": 2.5, "trunc": 2.5, "trunc+rescale": 2.5, "lnn": 5.0}
 _TOLERANCE, _MOST_STEPS = 1e-4, 20_000
+_DEFAULTS: dict[str, object] = {
+    "weights": "paper",
+    "eta": None,
+    "hold": [],
+    "tolerance": _TOLERANCE,
+    "most_negative": math.inf,
+    "max_steps": _MOST_STEPS,
+    "strict": True,
+    "progress": None,
+    "start": None,
+}
 
 
 def reconstruct(
@@ -85,19 +96,20 @@ def reconstruct(
     """
     if isinstance(hold, str) or not isinstance(hold, Iterable):
         raise ReleaseError(f"hold is {hold!r}; give a list of attribute sets, as in [()] for the total or [('age',)]")
-    held_sets = list(hold)
-    used = {
-        "weights": weights != "paper" if isinstance(weights, str) else True,
-        "eta": eta is not None,
-        "hold": bool(held_sets),
-        "tolerance": tolerance != _TOLERANCE,
-        "most_negative": most_negative != math.inf,
-        "max_steps": max_steps != _MOST_STEPS,
-        "strict": not strict,
-        "progress": progress is not None,
-        "start": start is not None,
+    held = list(hold)
+    options = {
+        "weights": weights,
+        "eta": eta,
+        "hold": held,
+        "tolerance": tolerance,
+        "most_negative": most_negative,
+        "max_steps": max_steps,
+        "strict": strict,
+        "progress": progress,
+        "start": start,
     }
-    _check_request(measurements, workload, method, [option for option, given in used.items() if given])
+    used = [name for name, value in options.items() if value != _DEFAULTS[name]]
+    _check_request(measurements, workload, method, used)
     workload.require_memory(_ARRAYS[method], f"reconstruction of {len(workload):,} tables by {method!r}")
     layout = Layout.of(workload.domain.shape, workload.positions)
     estimates = estimate_residuals(measurements, layout)
@@ -108,7 +120,7 @@ def reconstruct(
         estimates,
         weights=_weights(workload.domain, estimates, weights),
         eta=eta,
-        hold=_held(workload.domain, layout, held_sets),
+        hold=_held(workload.domain, layout, held),
         tolerance=tolerance,
         most_negative=most_negative,
         max_steps=max_steps,
