@@ -17,9 +17,9 @@ no others but zero: the step size is known, there is nothing to tune. A step of 
 
 is as safe as 1/max h (Σ_γ⊇τ (n_τ/n_γ) s_γ κ_τ ≤ 1 for every τ) and longer where the large eigenvalues belong to other
 tables. The solver is accelerated projected gradient with restart (O'Donoghue & Candès, 2015): momentum (k − 1)/(k + 2),
-back to the start when a step turns against the motion. Measured against ADMM, MPRGP and projected Newton–CG, in
-applications of S Sᵀ until a gap of 1e-4, it needed the fewest in 11 of 12 settings (docs/solver.md). It stops when the
-``certificate`` says so, and the tables returned are lifted to be exactly non-negative.
+back to the start when a step turns against the motion. It was chosen by measurement against ADMM, MPRGP and projected
+Newton with conjugate gradients (docs/solver.md). It stops when the ``certificate`` says so, and the tables returned are
+lifted to be exactly non-negative.
 """
 
 from __future__ import annotations
