@@ -104,7 +104,7 @@ def test_proposition_1_marginals_are_the_pseudo_inverse_of_residual_answers(size
     layout = Layout.of(sizes, family)
     answers = [np.random.default_rng(3).normal(size=residual_matrix(sizes, tau).shape[0]) for tau in layout.sets]
     stacked = np.vstack([residual_matrix(sizes, tau) for tau in layout.sets])
-    vector = np.linalg.pinv(stacked) @ np.concatenate(answers)
+    vector = np.linalg.pinv(stacked, rcond=1e-10) @ np.concatenate(answers)
     residuals = np.concatenate(
         [np.linalg.pinv(full_difference(sizes, tau)) @ z for tau, z in zip(layout.sets, answers, strict=True)]
     )
@@ -165,7 +165,8 @@ def test_decompose_of_tables_that_disagree_is_weighted_least_squares(shape_and_f
     roots = np.sqrt(weights)
     stacked = np.vstack([a * marginal_matrix(sizes, gamma) for a, gamma in zip(roots, layout.sets, strict=True)])
     answers = np.concatenate([a * x.ravel() for a, (_, x) in zip(roots, layout.views(tables), strict=True)])
-    vector = np.linalg.pinv(stacked) @ answers
+    # Singular values are zero or at least √0.1; the default cut-off of 1e-15 can keep a zero that rounding has raised.
+    vector = np.linalg.pinv(stacked, rcond=1e-10) @ answers
     found = transform.reconstruct(layout, transform.decompose(layout, tables, weights=weights))
     # The pseudo-inverse of a stack with weights from √0.1 to √3 loses about two digits more.
     np.testing.assert_allclose(found, tables_of(layout, vector), rtol=1e-8, atol=1e-8)
