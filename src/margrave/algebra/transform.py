@@ -67,6 +67,7 @@ def adjoint(
     weights: Floats | None = None,
     factors: Floats | None = None,
     out: Floats | None = None,
+    facets: Floats | None = None,
 ) -> Floats:
     """Return Sᵀ λ of equation (5), each residual times a factor of its own if wanted.
 
@@ -83,10 +84,12 @@ def adjoint(
         Shape (number of tables,); what to multiply each residual of the result with, by default one.
     out
         Where to write; may be ``tables`` itself.
+    facets
+        Shape (layout.facet_cells,); where to work, for callers that count their memory. Its contents are lost.
     """
     weights = np.ones(len(layout.sets)) if weights is None else one_per_table(layout, weights)
     factors = np.ones(len(layout.sets)) if factors is None else one_per_table(layout, factors)
-    return _lower(layout, tables, weights, factors, out)
+    return _lower(layout, tables, weights, factors, out, facets)
 
 
 def decompose(layout: Layout, tables: Floats, *, weights: Floats | None = None, out: Floats | None = None) -> Floats:
@@ -108,14 +111,16 @@ def decompose(layout: Layout, tables: Floats, *, weights: Floats | None = None, 
     weights = outer_weights(layout) if weights is None else one_per_table(layout, weights)
     spectrum = tables_spectrum(layout, weights)
     inverse = np.divide(1.0, spectrum, out=np.zeros_like(spectrum), where=spectrum > 0)
-    return _lower(layout, tables, weights, inverse, out)
+    return _lower(layout, tables, weights, inverse, out, None)
 
 
-def _lower(layout: Layout, tables: Floats, weights: Floats, factors: Floats, out: Floats | None) -> Floats:
+def _lower(
+    layout: Layout, tables: Floats, weights: Floats, factors: Floats, out: Floats | None, facets: Floats | None
+) -> Floats:
     """Return factor_τ · (Sᵀ λ)_τ: equation (4) for the outer tables, then downwards through the inner ones."""
     tables = layout.checked(tables)
     residuals = np.empty_like(tables) if out is None else layout.checked(out)
-    facets = np.empty(layout.facet_cells)
+    facets = np.empty(layout.facet_cells) if facets is None else facets
 
     def outer(begin: int, end: int) -> None:
         kernels.lower_tables(begin, end, layout.index, tables, weights, factors, facets, residuals)
@@ -216,11 +221,11 @@ def raise_outer(
 
 
 def fill_facets(layout: Layout, tables: Floats, facets: Floats) -> None:
-    """Write C_{<j} s_j / n_j of the outer tables of a buffer to a buffer of facets."""
-    ones, discarded = np.ones(len(layout.sets)), np.empty_like(tables)
+    """Write C_{<j} s_j / n_j of the outer tables of a buffer to a buffer of facets; the tables are lost."""
+    ones = np.ones(len(layout.sets))
 
     def task(begin: int, end: int) -> None:
-        kernels.lower_tables(begin, end, layout.index, tables, ones, ones, facets, discarded)
+        kernels.lower_tables(begin, end, layout.index, tables, ones, ones, facets, tables)
 
     over_tables(task, layout.outer, len(layout.sets), layout.index.offset)
 

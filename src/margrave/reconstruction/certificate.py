@@ -176,7 +176,7 @@ class Certificate:
 
 
 def certify(
-    problem: Problem, multipliers: Floats, *, buffers: tuple[Floats, Floats], interior: Floats | None
+    problem: Problem, multipliers: Floats, *, buffers: tuple[Floats, Floats, Floats], interior: Floats | None
 ) -> Certificate:
     """Return what the multipliers prove.
 
@@ -187,13 +187,14 @@ def certify(
     multipliers
         λ ≥ 0 of the outer tables; not changed.
     buffers
-        Two buffers of the closure to work in; the residuals of the certificate stand in one of them.
+        Two buffers of the closure and one of its facets to work in; the residuals of the certificate stand in one of
+        the first two.
     interior
         Residuals of a positive table that keeps all holds, where more than the total is held.
     """
-    first, second = buffers
+    first, second, facets = buffers
     layout = problem.layout
-    dual = dual_residuals(problem, multipliers, first)
+    dual = dual_residuals(problem, multipliers, first, facets)
     marginals = transform.reconstruct(layout, first, out=second)
     total = float(first[0])
     violation = max(0.0, -float(marginals[layout.inner_cells :].min()))
@@ -202,7 +203,7 @@ def certify(
     elif problem.holds_more:
         lift, residuals = _mix(layout, first, second, interior)
     elif total > 0:
-        lift, residuals = _lift(layout, first, second, total)
+        lift, residuals = _lift(layout, first, second, facets, total)
     else:
         lift, residuals = 1.0, _zero(first)
     loss = problem.loss(residuals) if math.isfinite(lift) else math.inf
@@ -214,12 +215,12 @@ def certify(
     return Certificate(gap / loss if loss > _ROUNDED_LOSS * scale else gap, lift, dual, violation, residuals)
 
 
-def dual_residuals(problem: Problem, multipliers: Floats, buffer: Floats) -> float:
-    """Fill the buffer with the residuals z + κ Sᵀ λ and return the dual value (1)."""
+def dual_residuals(problem: Problem, multipliers: Floats, buffer: Floats, facets: Floats) -> float:
+    """Fill the buffer with the residuals z + κ Sᵀ λ and return the dual value (1); the facets are worked in."""
     layout = problem.layout
     buffer[: layout.inner_cells] = 0.0
     buffer[layout.inner_cells :] = multipliers
-    transform.adjoint(layout, buffer, weights=transform.outer_weights(layout), out=buffer)
+    transform.adjoint(layout, buffer, weights=transform.outer_weights(layout), out=buffer, facets=facets)
     norms, products = np.zeros(len(layout.sets)), np.zeros(len(layout.sets))
     curvatures = problem.curvatures
 
@@ -241,7 +242,7 @@ def _rounding_only(layout: Layout, marginals: Floats, total: float) -> bool:
     return bool(np.add.reduceat(negative, starts).min() >= -ROUNDING * total)
 
 
-def _lift(layout: Layout, residuals: Floats, marginals: Floats, total: float) -> tuple[float, Floats]:
+def _lift(layout: Layout, residuals: Floats, marginals: Floats, facets: Floats, total: float) -> tuple[float, Floats]:
     """Return the weight of the lift and the lifted residuals, which take the place of ``marginals``."""
     index, tables = layout.index, len(layout.sets)
     spread: list[Floats] = []
@@ -263,7 +264,7 @@ def _lift(layout: Layout, residuals: Floats, marginals: Floats, total: float) ->
     mass = floor + float(masses.sum())
     cells = np.diff(index.offset).astype(np.float64)
     weights = transform.outer_weights(layout) * cells
-    added = transform.adjoint(layout, marginals, weights=weights, factors=1 / cells, out=marginals)
+    added = transform.adjoint(layout, marginals, weights=weights, factors=1 / cells, out=marginals, facets=facets)
     added += residuals
     added *= total / (total + mass)
     added[0] = total

@@ -140,7 +140,7 @@ def reconstruct_nonnegative(
     next_check = _FIRST_CHECK if start is None else 1  # a good start may be all that is needed
     while True:
         ascent.run(min(next_check, max_steps) - ascent.steps)
-        proof = certify(problem, ascent.multipliers, buffers=buffers, interior=interior)
+        proof = certify(problem, ascent.multipliers, buffers=(*buffers, ascent.facets), interior=interior)
         if progress is not None:
             progress(ascent.steps, proof.gap)
         if problem.holds_more and interior is None and proof.dual > (1 + ROUNDING) * problem.largest_loss:
@@ -151,6 +151,7 @@ def reconstruct_nonnegative(
         good = proof.gap <= tolerance and proof.lift <= 10 * tolerance and proof.violation <= most_negative
         if good or ascent.steps >= max_steps:
             return _solution(layout, ascent, proof, Status.SOLVED if good else Status.MAX_STEPS)
+        ascent.sum_facets(buffers[0])
         next_check = max(ascent.steps + 10, int(ascent.steps * _CHECK_GROWTH))
 
 
@@ -240,11 +241,12 @@ class Ascent:
         self._step_sizes = _step_sizes(layout, self._curvatures)
         self._turns = np.zeros(len(layout.sets))
         self._nothing = np.zeros(len(layout.sets))
-        self._facets = np.zeros(layout.facet_cells)
+        # Others may work in it between rounds, to save its size, and must then call `sum_facets`.
+        self.facets = np.zeros(layout.facet_cells)
         self._inner = np.zeros(layout.inner_cells)
         self._since_restart = 0
         if start is not None:
-            self._sum_facets()
+            self.sum_facets(np.empty(layout.cells))
         self._refresh_inner()
 
     def run(self, rounds_to_do: int) -> None:
@@ -254,7 +256,7 @@ class Ascent:
 
     def residuals(self, buffer: Floats) -> Floats:
         """Return r(λ) of equation (2), written to a buffer of the closure."""
-        dual_residuals(self.problem, self.multipliers, buffer)
+        dual_residuals(self.problem, self.multipliers, buffer, np.empty_like(self.facets))
         return buffer
 
     def _round(self) -> None:
@@ -273,7 +275,7 @@ class Ascent:
                 self._base,
                 self._ahead,
                 self.multipliers,
-                self._facets,
+                self.facets,
                 self._curvatures,
                 self._step_sizes,
                 momentum,
@@ -290,16 +292,15 @@ class Ascent:
         """Bring the marginals of the inner tables to the current point: adjoint downwards, then upwards again."""
         layout, inner = self.problem.layout, self._inner
         inner[:] = 0.0
-        transform.lower_inner(layout, self._facets, inner, weights=self._nothing, factors=self._curvatures)
+        transform.lower_inner(layout, self.facets, inner, weights=self._nothing, factors=self._curvatures)
         inner += self.problem.z[: layout.inner_cells]
         transform.raise_inner(layout, inner, inner)
 
-    def _sum_facets(self) -> None:
-        """Fill the facets of the outer tables from the multipliers that were given."""
+    def sum_facets(self, buffer: Floats) -> None:
+        """Fill the facets of the outer tables from the point of the rounds; a buffer of the closure is worked in."""
         layout = self.problem.layout
-        tables = np.zeros(layout.cells)
-        tables[layout.inner_cells :] = self._ahead
-        transform.fill_facets(layout, tables, self._facets)
+        buffer[layout.inner_cells :] = self._ahead
+        transform.fill_facets(layout, buffer, self.facets)
 
 
 def _starting_point(start: Floats, cells: int) -> Floats:
