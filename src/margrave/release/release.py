@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from margrave.algebra.kernels import Floats
-from margrave.algebra.lattice import AttributeSet
-from margrave.errors import DomainError, ReleaseError
-from margrave.measurements import Provenance
-from margrave.reconstruction.linear import determined
+from margrave.measurements import Measurements, Provenance
 from margrave.reconstruction.losses import Estimates
 from margrave.reconstruction.nonnegative import Solution
+from margrave.release.interval import LEVEL, checked_level
+from margrave.release.lookup import CONSISTENT, Lookup
+from margrave.release.query import Query, Where, answer, answer_share, read_query
+from margrave.release.share import Share
+from margrave.release.store import saving
 from margrave.release.table import Table
-from margrave.release.uncertainty import cell_variance
 from margrave.workload import Workload
 
-# The methods whose tables agree with each other: any of them may answer for a table that it contains.
-CONSISTENT = ("mle", "lnn")
-_MOST_TABLES_NAMED = 3
+__all__ = ["CONSISTENT", "Release"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,6 +43,8 @@ class Release:
         What the non-negative solver reported; None for the other methods.
     provenance
         How the measurements were made, and whether their noise was private; None for numbers from elsewhere.
+    measurements
+        The noisy measurements that all of it was made from, if they are at hand.
     """
 
     workload: Workload
@@ -53,73 +53,103 @@ class Release:
     marginals: Floats
     solution: Solution | None = None
     provenance: Provenance | None = None
+    measurements: Measurements | None = None
 
     def __post_init__(self) -> None:
         view = self.marginals.view()
         view.setflags(write=False)
         object.__setattr__(self, "marginals", view)
 
-    def table(self, *names: str) -> Table:
+    def table(self, *names: str, level: float = LEVEL) -> Table:
         """Return the table over these attributes, axes in the order given; the total for no names.
 
         Any subset of a table of the workload can be asked for. By the methods "mle" and "lnn" all tables agree, so
         that it does not matter where it is taken from; by the truncation methods they do not, and a table that is not
         in the workload is summed from the first table of the workload, in canonical order, that contains it.
+
+        Parameters
+        ----------
+        names
+            The attributes.
+        level
+            How often the intervals of the unbiased estimate shall cover the truth.
         """
-        positions = self._positions(names)
-        place = self.estimates.layout.places[positions]
-        given = dict(zip(self.workload.domain.names(positions), range(len(positions)), strict=True))
-        values = self._values(positions).transpose([given[name] for name in names])
-        values.setflags(write=False)
-        adaptive = self.provenance is not None and self.provenance.adaptive
-        variance = math.nan if adaptive else cell_variance(self.estimates, place)
-        return Table(
-            tuple(names), values, bool(self._determined[place]), None if math.isnan(variance) else float(variance)
-        )
+        place = self._lookup.place(names)
+        masks = {name: np.ones(self.workload.domain[name].size, dtype=np.bool_) for name in names}
+        return answer(self._lookup, place, Query(names, masks), checked_level(level))
+
+    def query(self, where: Where = "", *, by: Iterable[str] = (), level: float = LEVEL) -> Table:
+        """Return how many meet a condition, in all or by group, with the exact standard error.
+
+        Parameters
+        ----------
+        where
+            A condition, as in ``"age > 64 and sex = 'F'"`` (the language is described in docs/release.md), or labels
+            by attribute, as in ``{"sex": "F", "region": ["north", "south"]}``. All are counted if it is empty.
+        by
+            The attributes to group by: the axes of the answer, with those of their categories that meet the condition.
+            Together with those of the condition they must lie in one table of the workload.
+        level
+            How often the intervals of the unbiased estimate shall cover the truth.
+        """
+        query = read_query(self.workload.domain, where, by)
+        return answer(self._lookup, self._lookup.place(tuple(query.masks)), query, checked_level(level))
+
+    def share(self, where: Where, *, of: Where = "", by: Iterable[str] = (), level: float = LEVEL) -> Share:
+        """Return the share of those who meet a condition among those who meet another, in all or by group.
+
+        The standard error is that of the ratio's linear approximation (the delta method). There is none where the
+        denominator is estimated at less than 5 of its standard errors above zero.
+
+        Parameters
+        ----------
+        where
+            Who is counted; as in `query`.
+        of
+            Among whom; all by default.
+        by
+            The attributes to group by, for a share within each group.
+        level
+            How often the intervals shall cover the truth, approximately.
+        """
+        return answer_share(self._lookup, where, of, by=by, level=checked_level(level))
 
     def tables(self) -> Iterator[Table]:
         """Iterate over the tables of the workload, in canonical order."""
         for names in self.workload:
             yield self.table(*names)
 
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        csv: bool = False,
+        documents: Mapping[str, str] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Write the release to a folder, there as a whole in the end or not at all; `margrave.load` reads it.
+
+        Parameters
+        ----------
+        folder
+            The folder to make; the folder that it goes into must be there.
+        overwrite
+            Replace a release, or an empty folder, of this name. Anything else is never replaced.
+        csv
+            Write each table as CSV too, beside its Parquet file.
+        documents
+            Further texts to put into the folder, by file name, such as a report.
+        progress
+            Called with the number of tables written and the number of all tables.
+        """
+        saving.save(self, folder, overwrite=overwrite, csv=csv, documents=documents, progress=progress)
+
     def __repr__(self) -> str:
         noun = "table" if len(self.workload) == 1 else "tables"
         return f"Release({len(self.workload):,} {noun} by {self.method!r})"
 
     @cached_property
-    def _determined(self) -> NDArray[np.bool_]:
-        return determined(self.estimates)
-
-    @cached_property
-    def _wanted(self) -> frozenset[AttributeSet]:
-        return frozenset(self.workload.positions)
-
-    def _values(self, positions: AttributeSet) -> Floats:
-        """Return the counts over these attributes, axes in domain order; a view of the buffer where there is one."""
-        layout = self.estimates.layout
-        if self.method in CONSISTENT or positions in self._wanted:
-            return layout.view(self.marginals, layout.places[positions])
-        inside = set(positions)
-        source = next(members for members in self.workload.positions if inside <= set(members))
-        summed = tuple(axis for axis, member in enumerate(source) if member not in inside)
-        return np.asarray(layout.view(self.marginals, layout.places[source]).sum(axis=summed))
-
-    def _positions(self, names: tuple[str, ...]) -> AttributeSet:
-        """Return the positions of the names if a table of the workload contains them all."""
-        try:
-            positions = self.workload.domain.positions(names)
-        except DomainError as error:
-            raise ReleaseError(str(error)) from error
-        if len(positions) != len(names):
-            raise ReleaseError(f"the table {' × '.join(names)} names an attribute twice; name each once")
-        if positions in self.estimates.layout.places:
-            return positions
-        wanted = set(positions)
-        # A stable sort: among tables that share as much, those that come first.
-        near = [members for members in self.workload.positions if wanted & set(members)]
-        nearest = sorted(near, key=lambda members: -len(wanted & set(members)))[:_MOST_TABLES_NAMED]
-        shown = [" × ".join(self.workload.domain.names(members)) for members in nearest]
-        hint = f"; tables that cover some of it: {', '.join(shown)}" if shown else ""
-        raise ReleaseError(
-            f"no table of this release covers {' × '.join(names)}{hint}; put it into the workload and reconstruct again"
-        )
+    def _lookup(self) -> Lookup:
+        adaptive = self.provenance is not None and self.provenance.adaptive
+        return Lookup(self.workload, self.method, self.estimates, self.marginals, adaptive)

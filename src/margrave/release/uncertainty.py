@@ -8,15 +8,28 @@ and μ̂_γ = Σ_{τ⊆γ} broadcast(r̂_τ) n_τ/n_γ. An entry of C_τ is ∏_
 
 the same for all cells of a table. A table with a residual that was never measured is not unbiased, and has no error
 bars; nor has one with noise that has no single variance. Law: tests/laws/test_uncertainty.py.
+
+A *product query* over γ adds up the cells a with a_k in a set Q_k for every k ∈ γ. With q_k the vector of ones and
+zeros of Q_k and |q| its sum, two of them, q and q′, have
+
+    Cov(qᵀμ̂_γ, q′ᵀμ̂_γ) = Σ_{τ⊆γ} σ²_τ ∏_{k∈τ} (q_k·q′_k − |q_k||q′_k|/n_k) ∏_{k∈γ∖τ} |q_k||q′_k|/n_k².               (3)
+
+A cell is the query with one value in each Q_k, and a query that does not ask for attribute k has Q_k = all values: its
+factor in τ ∋ k is zero. Residuals with a factor of zero need not have been measured. Law: tests/laws/test_intervals.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from margrave.errors import ReleaseError
 from margrave.reconstruction.losses import Estimates
+
+Mask = NDArray[np.bool_]
 
 
 def cell_variance(estimates: Estimates, table: int) -> float:
@@ -59,6 +72,45 @@ def covariance(estimates: Estimates, one: Mapping[int, int], other: Mapping[int,
         centred = math.prod(float(one[k] == other[k]) - 1 / layout.sizes[k] for k in attributes)
         total += _variance(estimates, part) * centred * math.prod(layout.shape(part)) ** 2 / shares
     return total
+
+
+def query_covariance(estimates: Estimates, table: int, one: Sequence[Mask], other: Sequence[Mask]) -> float:
+    """Return the covariance of two product queries over one table, equation (3); NaN where it is not known.
+
+    Parameters
+    ----------
+    estimates
+        The estimated residuals.
+    table
+        Number of the table in the layout of the estimates.
+    one, other
+        For each attribute of the table, in domain order, which of its values are counted; shape (n_k,).
+    """
+    factors = _factors(estimates, table, one, other)
+    return math.fsum(_variance(estimates, part) * factor for part, factor in factors)
+
+
+def unmeasured(estimates: Estimates, table: int, query: Sequence[Mask]) -> tuple[int, ...]:
+    """Return the residuals that a product query over a table needs and that were never measured, as table numbers."""
+    factors = _factors(estimates, table, query, query)
+    return tuple(part for part, _ in factors if estimates.counts[part] == 0)
+
+
+def _factors(
+    estimates: Estimates, table: int, one: Sequence[Mask], other: Sequence[Mask]
+) -> Iterator[tuple[int, float]]:
+    """Iterate over the residuals inside a table with their factors in equation (3), where these are not zero."""
+    layout = estimates.layout
+    sizes = layout.shape(table)
+    # In whole numbers, so that what cancels is exactly zero.
+    shared = [int(np.count_nonzero(a & b)) for a, b in zip(one, other, strict=True)]
+    products = [int(np.count_nonzero(a)) * int(np.count_nonzero(b)) for a, b in zip(one, other, strict=True)]
+    inside = [(both * size - product) / size for both, product, size in zip(shared, products, sizes, strict=True)]
+    outside = [product / size**2 for product, size in zip(products, sizes, strict=True)]
+    for mask, part in enumerate(layout.subsets(table)):
+        factor = math.prod(inside[k] if mask >> k & 1 else outside[k] for k in range(len(sizes)))
+        if factor != 0:
+            yield part, factor
 
 
 def _variance(estimates: Estimates, part: int) -> float:
