@@ -4,7 +4,8 @@
   missing values. Texts are compared letter by letter.
 - A number is equal to a numeric label of the same value, and to a code where only the size was declared.
 - ``<``, ``<=``, ``>`` and ``>=`` compare numeric labels by value. Bins can be parted at their edges alone, and as each
-  edge lies in the bin below it, only by ``>`` and ``<=``. Labels in words have no order here.
+  edge lies in the bin below it, only by ``>`` and ``<=``; where the values are whole numbers ``>= 65`` is ``> 64`` and
+  ``< 65`` is ``<= 64``. Labels in words have no order here.
 - Missing values lie in no range. Neither does what is counted as *other* where it is not a number; where it may be one,
   a range is refused.
 """
@@ -65,7 +66,7 @@ def compare(attribute: Attribute, relation: str, value: object) -> Mask:
     mask = np.zeros(attribute.size, dtype=np.bool_)
     if attribute.cuts is not None:
         first = _bins_below(attribute, relation, value)
-        mask[: attribute.declared] = (np.arange(attribute.declared) >= first) == (relation == ">")
+        mask[: attribute.declared] = (np.arange(attribute.declared) >= first) == relation.startswith(">")
     else:
         numbers = _numbers(attribute, relation)
         mask[list(numbers)] = [_COMPARE[relation](number, value) for number in numbers.values()]
@@ -119,11 +120,13 @@ def _unknown(attribute: Attribute, value: object) -> str:
 def _bins_below(attribute: Attribute, relation: str, value: float) -> int:
     """Return how many bins lie below an edge."""
     edges = attribute.cuts or ()
-    place = bisect_left(edges, value)
-    exact = place < len(edges) and edges[place] == value
-    if exact and relation in (">", "<="):
+    stepped = attribute.whole and relation in (">=", "<") and value == int(value)
+    edge = value - 1 if stepped else value
+    place = bisect_left(edges, edge)
+    exact = place < len(edges) and edges[place] == edge
+    if exact and (stepped or relation in (">", "<=")):
         return place + 1
-    nearest = [value] if exact else edges[max(place - 1, 0) : place + 1]
+    nearest = [edge] if exact else edges[max(place - 1, 0) : place + 1]
     spoken = " and ".join(repr(edge).removesuffix(".0") for edge in nearest)
     raise QueryError(
         f"{attribute.name} {relation} {value!r} would part a bin of attribute {attribute.name!r}; write > or <= and "

@@ -1,0 +1,207 @@
+"""Load a release: every file is checked against the manifest, and what it says against the others, before its use."""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from margrave.algebra.kernels import Floats
+from margrave.algebra.layout import Layout
+from margrave.algebra.threads import thread_count
+from margrave.domain import Domain
+from margrave.errors import MargraveError, StoreError
+from margrave.measurements import Measurements
+from margrave.measurements.archive import read_archive
+from margrave.memory import require_memory
+from margrave.reconstruction.losses import estimate_residuals
+from margrave.reconstruction.nonnegative import Solution, Status
+from margrave.release.reconstruct import METHODS
+from margrave.release.release import Release
+from margrave.release.store import paperwork
+from margrave.release.store.folder import interrupted
+from margrave.release.store.manifest import Manifest, read_document, read_manifest
+from margrave.release.store.saving import OWN_FILES, SUBTABLES, SUBTABLES_SCHEMA, unlisted_tables
+from margrave.release.store.tables import read_counts
+from margrave.release.store.verification import check_archive, check_content, check_listing
+from margrave.workload import Workload
+
+Progress = Callable[[int, int], None]
+
+_MOST_PRIVACY_BYTES = 2**28
+# What reading a file of any content may raise; all of it means damage, and none of it may reach the caller.
+_DAMAGE = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def load(folder: str | os.PathLike[str], *, progress: Progress | None = None) -> Release:
+    """Return the release of a folder, once it is known to be what was saved.
+
+    All tables, estimates and standard errors are those of the release that was saved. Nothing in the folder is
+    executed, and its sizes are checked before memory is taken. What the solver can start from is not saved.
+
+    Parameters
+    ----------
+    folder
+        A folder that `Release.save` has written.
+    progress
+        Called with the number of tables read and the number of all tables.
+    """
+    try:
+        root = Path(folder)
+        if not root.is_dir():
+            raise _missing(root)
+        return _load(root, read_manifest(root), progress)
+    except MargraveError:
+        raise
+    except _DAMAGE as error:
+        reason = str(error) or type(error).__name__
+        raise StoreError(f"{os.fspath(folder)!r} cannot be loaded ({reason}); get the release again") from error
+
+
+def _load(root: Path, manifest: Manifest, progress: Progress | None) -> Release:
+    """Return the release that a folder holds by its manifest."""
+    if manifest.method not in METHODS:
+        known = ", ".join(METHODS)
+        raise StoreError(f"{root} was made by {manifest.method!r}, this margrave knows {known}; upgrade it")
+    for name in OWN_FILES:
+        if name not in manifest.files and not (root / name).is_file():
+            raise StoreError(f"{root / name} is missing; get the release again")
+    check_listing(root, manifest)
+    tables = {entry.file for entry in manifest.tables}
+    for name, entry in manifest.files.items():
+        if name not in tables:
+            check_content(root, name, entry)
+    workload = _workload(root, manifest)
+    layout = Layout.of(workload.domain.shape, workload.positions)
+    _require_memory(root, layout, workload)
+    measurements = _measurements(root, workload.domain)
+    privacy = read_document(root / "privacy.json", _MOST_PRIVACY_BYTES)
+    paperwork.check_privacy(privacy, measurements.provenance, str(root / "privacy.json"))
+    marginals = _subtables(root, layout, workload)
+    _fill_tables(root, manifest, layout, workload, marginals, progress)
+    return Release(
+        workload,
+        manifest.method,
+        estimate_residuals(measurements, layout),
+        marginals,
+        solution=_solution(root, manifest, marginals),
+        provenance=measurements.provenance,
+        measurements=measurements,
+    )
+
+
+def _missing(root: Path) -> StoreError:
+    """Return the error for a folder that is not there, with what an interrupted replacement has left of it."""
+    kept = interrupted(root)
+    if kept is None:
+        return StoreError(f"there is no folder {root}; give the folder of a release")
+    return StoreError(
+        f"there is no folder {root}, but an interrupted replacement has left the release that was there as {kept}; "
+        "rename it back, or save again"
+    )
+
+
+def _workload(root: Path, manifest: Manifest) -> Workload:
+    """Return the workload of the manifest over the domain of domain.json."""
+    domain = Domain.read(root / "domain.json")
+    sets = [entry.attributes for entry in manifest.tables]
+    workload = Workload(domain, sets, weights=[entry.weight for entry in manifest.tables])
+    if workload.sets != tuple(sets):
+        raise StoreError(f"{root} is damaged: its manifest does not list each table once; get the release again")
+    for entry in manifest.tables:
+        if entry.cells != domain.cells(entry.attributes):
+            raise StoreError(f"{root / entry.file} is damaged: domain.json has other sizes; get the release again")
+    return workload
+
+
+def _require_memory(root: Path, layout: Layout, workload: Workload) -> None:
+    """Refuse a release that the machine cannot hold: the counts, the estimates and the measurements."""
+    needed = 16 * layout.cells + (root / "measurements.npz").stat().st_size
+    named = [(" × ".join(names) or "total", 8 * workload.domain.cells(names)) for names in workload.largest(3)]
+    require_memory(needed, f"the release in {root}", named, advice="read single tables from its Parquet files")
+
+
+def _measurements(root: Path, domain: Domain) -> Measurements:
+    """Return the measurements, which must be over the domain of domain.json."""
+    check_archive(root / "measurements.npz")
+    measurements = Measurements.load(root / "measurements.npz")
+    if measurements.domain != domain:
+        raise StoreError(f"{root} is damaged: measurements.npz and domain.json differ; get the release again")
+    return measurements
+
+
+def _subtables(root: Path, layout: Layout, workload: Workload) -> Floats:
+    """Return a buffer of the closure with the counts of the tables that have no file of their own."""
+    file = root / "subtables.npz"
+    check_archive(file)
+    _, arrays = read_archive(file, SUBTABLES, SUBTABLES_SCHEMA)
+    counts, marginals = arrays["counts"], np.zeros(layout.cells)
+    inside = list(unlisted_tables(layout, frozenset(workload.positions)))
+    cells = sum(math.prod(layout.shape(table)) for table in inside)
+    if counts.shape != (cells,) or counts.dtype != np.float64 or not np.isfinite(counts).all():
+        raise StoreError(f"{file} is damaged: it does not hold the {cells:,} counts it should; get the release again")
+    begin = 0
+    for table in inside:
+        view = layout.view(marginals, table)
+        view[...] = counts[begin : begin + view.size].reshape(view.shape)
+        begin += view.size
+    return marginals
+
+
+def _fill_tables(
+    root: Path, manifest: Manifest, layout: Layout, workload: Workload, marginals: Floats, progress: Progress | None
+) -> None:
+    """Check and read the tables of the workload, some at a time, into the buffer of the closure."""
+    negative = manifest.method == "mle"
+
+    def read(number: int) -> None:
+        entry = manifest.tables[number]
+        check_content(root, entry.file, manifest.files[entry.file])
+        counts = read_counts(root / entry.file, workload.domain, entry.attributes, negative=negative)
+        layout.view(marginals, layout.places[workload.positions[number]])[...] = counts
+
+    numbers = range(len(manifest.tables))
+    with ThreadPoolExecutor(thread_count(), thread_name_prefix="margrave-load") as pool:
+        try:
+            for done, _ in enumerate(pool.map(read, numbers), start=1):
+                if progress is not None:
+                    progress(done, len(numbers))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _solution(root: Path, manifest: Manifest, marginals: Floats) -> Solution | None:
+    """Return what the solver reported, without the multipliers, which are not saved."""
+    if manifest.solution is None:
+        return None
+    reported: Mapping[str, Any] = manifest.solution
+    try:
+        status = Status[reported["status"]]
+        gap, violation, lift = (float(reported[name]) for name in ("gap", "violation", "lift"))
+        return Solution(marginals, np.empty(0), status, gap, int(reported["steps"]), violation, lift)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise StoreError(
+            f"{root} is damaged: its solution is no report of the solver ({error}); get the release again"
+        ) from error

@@ -1,0 +1,295 @@
+"""Save a release: every table, the noisy measurements and the papers, in one folder that is there whole or not at all.
+
+What a release is, is said here by protocols, so that `margrave.Release` can save itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from margrave.algebra.kernels import Floats
+from margrave.algebra.lattice import AttributeSet
+from margrave.algebra.layout import Layout
+from margrave.algebra.threads import thread_count
+from margrave.errors import StoreError
+from margrave.measurements import Measurements, Provenance
+from margrave.measurements.archive import write_archive
+from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.nonnegative import Solution
+from margrave.release.store import paperwork
+from margrave.release.store.folder import checked_target, list_files, new_folder, sync
+from margrave.release.store.manifest import KIND, MANIFEST, FileEntry, Manifest, TableEntry, read_document
+from margrave.release.store.names import table_stems
+from margrave.release.store.tables import write_csv, write_parquet
+from margrave.release.store.verification import checksum
+from margrave.workload import Workload
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+Progress = Callable[[int, int], None]
+
+SUBTABLES, SUBTABLES_SCHEMA = "subtables", 1
+_MOST_MANIFEST_BYTES = 2**29
+# What the folder holds beside the tables; no document of the caller may take their places.
+OWN_FILES = (
+    "README.md",
+    "csvw-metadata.json",
+    "domain.json",
+    MANIFEST,
+    "measurements.npz",
+    "privacy.json",
+    "subtables.npz",
+)
+
+
+class SavedTable(Protocol):
+    """What is saved of a table."""
+
+    def to_arrow(self) -> pa.Table:
+        """Return the table in tidy long form."""
+        ...
+
+
+class Saveable(Protocol):
+    """What is saved of a release; `margrave.Release` has it all."""
+
+    @property
+    def workload(self) -> Workload:
+        """Which tables were asked for."""
+        ...
+
+    @property
+    def method(self) -> str:
+        """How they were made."""
+        ...
+
+    @property
+    def estimates(self) -> Estimates:
+        """The estimated residuals."""
+        ...
+
+    @property
+    def marginals(self) -> Floats:
+        """The tables of the closure in one buffer."""
+        ...
+
+    @property
+    def solution(self) -> Solution | None:
+        """What the solver reported."""
+        ...
+
+    @property
+    def provenance(self) -> Provenance | None:
+        """How the measurements were made."""
+        ...
+
+    @property
+    def measurements(self) -> Measurements | None:
+        """The noisy measurements."""
+        ...
+
+    def table(self, *names: str) -> SavedTable:
+        """Return one table."""
+        ...
+
+
+def save(
+    release: Saveable,
+    folder: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    csv: bool = False,
+    documents: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> None:
+    """Write a release to a folder, which is there as a whole in the end or, on failure, not at all.
+
+    Parameters
+    ----------
+    release
+        The release.
+    folder
+        The folder to make; the folder that it goes into must be there.
+    overwrite
+        Replace a release, or an empty folder, of this name. Anything else is never replaced.
+    csv
+        Write each table as CSV too, beside its Parquet file.
+    documents
+        Further texts to put into the folder, by file name, such as a report; they get a checksum too.
+    progress
+        Called with the number of tables written and the number of all tables.
+    """
+    target = require_target(folder, overwrite=overwrite)
+    measurements = release.measurements
+    if measurements is None:
+        raise StoreError("the release has no measurements, without which no error bar can be checked; reconstruct it")
+    texts = _checked_documents(documents or {})
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    tables = _entries(release.workload, csv=csv)
+    with new_folder(target) as draft:
+        (draft / "tables").mkdir()
+        measurements.save(draft / "measurements.npz")
+        _write_subtables(release, draft / "subtables.npz")
+        for name, text in {**_papers(release, tables, created), **texts}.items():
+            (draft / name).write_text(text, encoding="utf-8", newline="\n")
+        files = {name: _settled(draft / name) for name in list_files(draft)}
+        files |= _write_tables(release, draft, tables, progress)
+        manifest = Manifest(
+            version=_version(),
+            created=created,
+            method=release.method,
+            solution=_reported(release.solution),
+            tables=tables,
+            files=files,
+        )
+        (draft / MANIFEST).write_text(manifest.to_json(), encoding="utf-8", newline="\n")
+        sync(draft / MANIFEST)
+
+
+def require_target(folder: str | os.PathLike[str], *, overwrite: bool) -> Path:
+    """Return the full path of a folder to write if a release can go there; for callers who must know early.
+
+    Parameters
+    ----------
+    folder
+        The folder to make.
+    overwrite
+        Whether a release that is there may be replaced.
+    """
+    target = checked_target(folder)
+    if os.path.lexists(target):
+        _check_replaceable(target, overwrite=overwrite)
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise StoreError(f"{target.parent} may not be written to; name another folder, or ask for the right to")
+    return target
+
+
+def unlisted_tables(layout: Layout, wanted: frozenset[AttributeSet]) -> Iterator[int]:
+    """Iterate over the tables of a closure that are not in the workload and so have no file of their own."""
+    return (table for table, members in enumerate(layout.sets) if members not in wanted)
+
+
+def _check_replaceable(target: Path, *, overwrite: bool) -> None:
+    """Refuse to replace anything but a release, with nothing beside it that is not its own, and an empty folder."""
+    if not overwrite:
+        raise StoreError(f"{target} is there already; name another folder, or replace it with overwrite=True")
+    if not target.is_dir():
+        raise StoreError(f"{target} is a file, which is never replaced; name a folder")
+    present = set(list_files(target))
+    if not present:
+        return
+    if MANIFEST not in present:
+        raise StoreError(f"{target} is no release, and only a release is replaced; name another folder")
+    document = read_document(target / MANIFEST, _MOST_MANIFEST_BYTES)
+    known = document.get("files")
+    if document.get("margrave") != KIND or not isinstance(known, dict):
+        raise StoreError(f"{target} is no release, and only a release is replaced; name another folder")
+    for name in sorted(present - {MANIFEST} - set(known)):
+        raise StoreError(f"{target / name} is not part of the release there and would be lost; move it elsewhere")
+
+
+def _checked_documents(documents: Mapping[str, str]) -> dict[str, str]:
+    """Return the caller's documents if their names are plain and free."""
+    taken = {name.casefold() for name in OWN_FILES}
+    for name in documents:
+        plain = name.isascii() and name.replace(".", "").replace("-", "").replace("_", "").isalnum()
+        if not plain or name.startswith(".") or name.casefold() in taken | {"tables"}:
+            raise StoreError(
+                f"a document cannot be called {name!r}; use ASCII letters, digits, '-', '_' and '.', and no name that "
+                f"the release has itself ({', '.join(OWN_FILES)})"
+            )
+        taken.add(name.casefold())
+    return dict(documents)
+
+
+def _entries(workload: Workload, *, csv: bool) -> tuple[TableEntry, ...]:
+    """Return, for each table of the workload, where it goes."""
+    stems = table_stems(workload.domain, workload.sets)
+    return tuple(
+        TableEntry(
+            attributes=names,
+            file=f"tables/{stem}.parquet",
+            csv=f"tables/{stem}.csv" if csv else None,
+            weight=weight,
+            cells=workload.domain.cells(names),
+        )
+        for names, stem, weight in zip(workload.sets, stems, workload.weights.tolist(), strict=True)
+    )
+
+
+def _papers(release: Saveable, tables: tuple[TableEntry, ...], created: str) -> dict[str, str]:
+    """Return the texts of the folder by file name."""
+    domain, provenance = release.workload.domain, release.provenance
+    title = f"{len(tables):,} cross-tabulations of {', '.join(domain.attributes)}"
+    return {
+        "README.md": paperwork.readme(domain, tables, release.method, provenance, created[:10]),
+        "csvw-metadata.json": paperwork.as_json(paperwork.csvw_document(domain, tables, title)),
+        "domain.json": domain.to_json(),
+        "privacy.json": paperwork.as_json(paperwork.privacy_document(provenance)),
+    }
+
+
+def _write_subtables(release: Saveable, file: Path) -> None:
+    """Write the counts of the tables that lie inside those of the workload, in the order of the closure."""
+    layout = release.estimates.layout
+    wanted = frozenset(release.workload.positions)
+    inside = [layout.view(release.marginals, table).ravel() for table in unlisted_tables(layout, wanted)]
+    counts = np.concatenate([np.empty(0), *inside])
+    write_archive(file, {"margrave": SUBTABLES, "schema": SUBTABLES_SCHEMA}, {"counts": counts})
+
+
+def _write_tables(
+    release: Saveable, draft: Path, tables: tuple[TableEntry, ...], progress: Progress | None
+) -> dict[str, FileEntry]:
+    """Write all tables of the workload, some at a time, and return the entries of their files."""
+    private = None if release.provenance is None else release.provenance.private
+    note = {"margrave": "table", "method": release.method, "private": private}
+
+    def write(entry: TableEntry) -> dict[str, FileEntry]:
+        table = release.table(*entry.attributes).to_arrow()
+        write_parquet(table, draft / entry.file, note)
+        written = {entry.file: _settled(draft / entry.file)}
+        if entry.csv is not None:
+            write_csv(table, draft / entry.csv)
+            written[entry.csv] = _settled(draft / entry.csv)
+        return written
+
+    files: dict[str, FileEntry] = {}
+    with ThreadPoolExecutor(thread_count(), thread_name_prefix="margrave-save") as pool:
+        try:
+            for done, written in enumerate(pool.map(write, tables), start=1):
+                files |= written
+                if progress is not None:
+                    progress(done, len(tables))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return files
+
+
+def _settled(file: Path) -> FileEntry:
+    """Return the entry of a file once it is on disk."""
+    sync(file)
+    return checksum(file)
+
+
+def _reported(solution: Solution | None) -> dict[str, Any] | None:
+    """Return what the solver reported as plain values."""
+    if solution is None:
+        return None
+    numbers = {name: float(getattr(solution, name)) for name in ("gap", "violation", "lift")}
+    return {"status": solution.status.name, "meaning": solution.status.value, "steps": int(solution.steps), **numbers}
+
+
+def _version() -> str:
+    from margrave import __version__
+
+    return __version__

@@ -1,0 +1,168 @@
+"""One table as a file: Parquet (or CSV) in tidy long form, and its counts read back with nothing taken on trust."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from margrave.algebra.kernels import Floats
+from margrave.domain import Domain
+from margrave.errors import StoreError
+from margrave.release.frames import distinct
+
+if TYPE_CHECKING:
+    import pyarrow as pa  # type: ignore[import-untyped]
+
+Names = tuple[str, ...]
+
+# The columns of numbers, which come after those of the attributes.
+MEASURES = ("count", "estimate", "std_error", "ci_low", "ci_high")
+# Most of its bits are noise: they take less room byte by byte than number by number.
+_SPLIT = "estimate"
+# These have few distinct numbers, or else the writer gives the dictionary up by itself.
+_REPEATED = ("std_error", "ci_low", "ci_high")
+# What a column of n doubles may take in the file before it is read: headers of pages come on top of the numbers.
+_LARGEST_OVERHEAD = 1 << 20
+
+
+def write_parquet(table: pa.Table, file: Path, note: Mapping[str, object]) -> None:
+    """Write a table in long form to a Parquet file, with a note in its schema that says what it is.
+
+    Parameters
+    ----------
+    table
+        Columns of the attributes, then `MEASURES`.
+    file
+        The file.
+    note
+        What JSON can hold.
+    """
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    attributes, numbers = _columns(table)
+    metadata = {**(table.schema.metadata or {}), b"margrave": json.dumps(note, ensure_ascii=False).encode()}
+    pq.write_table(
+        table.replace_schema_metadata(metadata),
+        file,
+        compression="zstd",
+        use_dictionary=[*attributes, *(numbers[name] for name in _REPEATED)],
+        use_byte_stream_split=[numbers[_SPLIT]],
+    )
+
+
+def write_csv(table: pa.Table, file: Path) -> None:
+    """Write a table in long form to a CSV file in UTF-8; numbers so that they can be read back exactly."""
+    import pyarrow as pa
+    import pyarrow.csv  # type: ignore[import-untyped]
+
+    attributes, _ = _columns(table)
+    for place, name in enumerate(attributes):
+        table = table.set_column(place, name, table.column(place).cast(pa.string()))
+    pyarrow.csv.write_csv(table, file)
+
+
+def read_counts(file: Path, domain: Domain, names: Names, *, negative: bool) -> Floats:
+    """Return the counts of a table from its Parquet file, if it is the table that it should be.
+
+    Parameters
+    ----------
+    file
+        A file of `write_parquet`; of the columns of numbers only the first is read.
+    domain
+        What the labels must agree with.
+    names
+        The attributes of the table, in domain order.
+    negative
+        Whether counts may be below zero.
+    """
+    import pyarrow.parquet as pq
+
+    shape = tuple(domain[name].size for name in names)
+    with _damage_named(file), pq.ParquetFile(file, read_dictionary=list(names)) as parquet:
+        labels = max((sum(len(text.encode()) + 8 for text in domain[name].categories) for name in names), default=0)
+        _check_outline(file, parquet, names, domain.cells(names), labels)
+        table = parquet.read(columns=[parquet.schema_arrow.names[place] for place in range(len(names) + 1)])
+        for axis, name in enumerate(names):
+            _check_labels(file, table.column(axis), shape, axis, distinct(domain[name].categories))
+        counts: Floats = table.column(len(names)).to_numpy().astype(np.float64, copy=False)
+    if not np.isfinite(counts).all():
+        raise StoreError(f"{file} is damaged: a count is missing or no finite number; get the release again")
+    if not negative and (counts < 0).any():
+        raise StoreError(f"{file} is damaged: a count is negative, which its method rules out; get the release again")
+    return counts.reshape(shape)
+
+
+def _columns(table: pa.Table) -> tuple[list[str], dict[str, str]]:
+    """Return the names of the columns of attributes, and those of the columns of numbers by measure."""
+    names = table.column_names
+    first = len(names) - len(MEASURES)
+    return names[:first], dict(zip(MEASURES, names[first:], strict=True))
+
+
+def _check_outline(
+    file: Path,
+    parquet: Any,  # noqa: ANN401 — pyarrow has no types
+    names: Names,
+    cells: int,
+    labels: int,
+) -> None:
+    """Refuse, before anything is decompressed, a file that does not have the rows, columns and sizes of the table."""
+    import pyarrow as pa
+
+    outline, schema = parquet.metadata, parquet.schema_arrow
+    if outline.num_rows != cells:
+        raise StoreError(f"{file} is damaged: {outline.num_rows:,} rows, not {cells:,}; get the release again")
+    wanted = len(names) + len(MEASURES)
+    if len(schema) != wanted or outline.num_columns != wanted or tuple(schema.names[: len(names)]) != names:
+        raise StoreError(f"{file} is damaged: its columns are not those of the table; get the release again")
+    if len(set(schema.names)) != wanted or schema.field(len(names)).type != pa.float64():
+        raise StoreError(f"{file} is damaged: its counts are no column of numbers; get the release again")
+    for group in range(outline.num_row_groups):
+        for place in range(len(names) + 1):
+            column = outline.row_group(group).column(place)
+            if not 0 <= column.total_uncompressed_size <= 9 * cells + labels + _LARGEST_OVERHEAD:
+                raise StoreError(f"{file} is damaged: a column claims more than it can hold; get the release again")
+
+
+def _check_labels(file: Path, column: pa.ChunkedArray, shape: tuple[int, ...], axis: int, categories: Names) -> None:
+    """Refuse a column of labels that is not that of an axis: rows run through the cells, the last attribute fastest."""
+    import pyarrow as pa
+
+    along = [1] * len(shape)
+    along[axis] = shape[axis]
+    expected = np.broadcast_to(np.arange(shape[axis], dtype=np.int32).reshape(along), shape).ravel()
+    begin = 0
+    for chunk in column.chunks:
+        if not pa.types.is_dictionary(chunk.type) or chunk.null_count or chunk.dictionary.null_count:
+            raise StoreError(f"{file} is damaged: its labels are no categories; get the release again")
+        codes = _codes(chunk.dictionary.to_pylist(), categories)
+        if not np.array_equal(codes[chunk.indices.to_numpy()], expected[begin : begin + len(chunk)]):
+            raise StoreError(f"{file} is damaged: its labels are not those of domain.json; get the release again")
+        begin += len(chunk)
+
+
+def _codes(labels: list[object], categories: Names) -> NDArray[np.int32]:
+    """Return the code of each label; −1 for one that there is not."""
+    code_of: dict[object, int] = {category: code for code, category in enumerate(categories)}
+    return np.array([code_of.get(label, -1) for label in labels], dtype=np.int32)
+
+
+@contextmanager
+def _damage_named(file: Path) -> Iterator[None]:
+    """Turn what the Parquet reader raises about a file that is none into an error with its name."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, MemoryError) as error:
+        raise StoreError(f"{file} is damaged ({_first_line(error)}); get the release again") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

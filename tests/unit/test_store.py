@@ -1,0 +1,265 @@
+"""What is saved comes back bit by bit, whatever the release; the papers say what it is."""
+
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from releases import DOMAIN, WORKLOAD, adaptive, foreign, laplace, made, measured, same
+
+import margrave as mg
+from margrave.errors import MargraveError, MeasurementError, ReconstructionError, StoreError
+from margrave.measurements import Measurements
+from margrave.privacy.entropy import InsecureSeededSource
+from margrave.privacy.noise import gaussian_sampler
+from margrave.release.reconstruct import METHODS, reconstruct
+from margrave.release.store.loading import load
+from margrave.release.store.names import table_stems
+from margrave.release.store.saving import save
+
+NOISY = measured()
+
+
+def refused(text, error=StoreError):
+    return pytest.raises(error, match=re.escape(text))
+
+
+def document(folder, name):
+    return json.loads((folder / name).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "source", [lambda: NOISY, foreign, laplace, adaptive], ids=["own", "foreign", "laplace", "mwem"]
+)
+def test_every_release_comes_back_bit_by_bit(tmp_path, method, source):
+    before = made(source(), method)
+    before.save(tmp_path / "out", csv=True)
+    after = mg.load(tmp_path / "out")
+    assert same(before, after)
+    assert after.estimates.values.tobytes() == before.estimates.values.tobytes()
+    assert after.marginals.tobytes() == before.marginals.tobytes()
+    assert after.measurements.values.tobytes() == before.measurements.values.tobytes()
+
+
+def test_what_the_solver_reported_comes_back_but_not_where_it_stood(tmp_path):
+    before = made(NOISY, "lnn")
+    save(before, tmp_path / "out")
+    after = load(tmp_path / "out")
+    for name in ("status", "gap", "steps", "violation", "lift"):
+        assert getattr(after.solution, name) == getattr(before.solution, name)
+    with refused("the multipliers to start from have shape (0,)", ReconstructionError):
+        reconstruct(NOISY, WORKLOAD, method="lnn", start=after, weights="paper")
+
+
+def test_a_loaded_release_can_be_saved_again(tmp_path):
+    before = made(NOISY, "trunc")
+    before.save(tmp_path / "one")
+    load(tmp_path / "one").save(tmp_path / "two")
+    assert same(before, load(tmp_path / "two"))
+
+
+def test_queries_and_other_levels_work_on_a_loaded_release(tmp_path):
+    before = made(NOISY, "lnn")
+    before.save(tmp_path / "out")
+    after = load(str(tmp_path / "out"))
+    one, other = (release.query("sex = 'F'", by=["age"], level=0.8) for release in (before, after))
+    assert other.to_arrow().equals(one.to_arrow())
+
+
+def test_tables_are_plain_parquet_and_csv_in_tidy_long_form(tmp_path):
+    release = made(NOISY, "lnn")
+    release.save(tmp_path / "out", csv=True)
+    table = pq.read_table(tmp_path / "out" / "tables" / "age.regio_n.parquet")
+    assert table.column_names == ["age", "régio/n", "count", "estimate", "std_error", "ci_low", "ci_high"]
+    assert table.drop_columns([]).equals(release.table("age", "régio/n").to_arrow())
+    assert json.loads(table.schema.metadata[b"margrave"]) == {"margrave": "table", "method": "lnn", "private": True}
+    options = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    rows = pyarrow.csv.read_csv(tmp_path / "out" / "tables" / "age.regio_n.csv", parse_options=options)
+    for name in table.column_names:
+        assert rows[name].cast(pa.string() if name in DOMAIN else pa.float64()).to_pylist() == table[name].to_pylist()
+
+
+def test_nothing_in_the_folder_needs_pickle(tmp_path):
+    made(NOISY).save(tmp_path / "out")
+    for name in ("measurements.npz", "subtables.npz"):
+        with np.load(tmp_path / "out" / name, allow_pickle=False) as archive:
+            assert all(archive[key].dtype != object for key in archive.files)
+
+
+def test_privacy_is_stated_exactly(tmp_path):
+    made(NOISY).save(tmp_path / "out")
+    privacy, record = document(tmp_path / "out", "privacy.json"), NOISY.provenance
+    assert privacy["rho"] == str(record.rho)
+    assert privacy["rho_decimal"] >= record.rho
+    assert (privacy["epsilon"], privacy["delta"]) == (record.epsilon, record.delta)
+    assert privacy["private"] is True
+    assert privacy["known"] is True
+    assert privacy["contributions"] == 2
+    assert privacy["unit"] == "one person with at most 2 rows"
+    assert privacy["steps"][0]["purpose"].startswith("residual planner: ")
+    page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert (
+        "who has at most 2 rows in the table (as the publisher declared): ε = 1 at δ = 1e-9, from ρ = 0.01497" in page
+    )
+    assert "a survey of {nobody}" in page
+    assert "`tables/age.sex.parquet`: age × sex" in page
+
+
+def test_noise_from_a_seed_is_marked_everywhere(tmp_path):
+    release = made(measured(sampler=gaussian_sampler(source=InsecureSeededSource(3))))
+    release.save(tmp_path / "out")
+    assert document(tmp_path / "out", "privacy.json")["private"] is False
+    assert "NOT PRIVATE. The noise was drawn from a seed" in (tmp_path / "out" / "README.md").read_text(
+        encoding="utf-8"
+    )
+    metadata = pq.read_schema(tmp_path / "out" / "tables" / "sex.parquet").metadata
+    assert json.loads(metadata[b"margrave"])["private"] is False
+    assert not load(tmp_path / "out").provenance.private
+
+
+def test_numbers_from_elsewhere_say_so(tmp_path):
+    made(foreign(), "lnn").save(tmp_path / "out")
+    privacy = document(tmp_path / "out", "privacy.json")
+    assert privacy["private"] is None
+    assert privacy["known"] is False
+    assert "came from elsewhere" in privacy["statement"]
+    assert load(tmp_path / "out").provenance is None
+
+
+def test_adaptive_measurements_have_no_intervals_and_the_page_says_why(tmp_path):
+    made(adaptive()).save(tmp_path / "out")
+    page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "There are no intervals: which tables were measured depended on earlier noise" in page
+    assert pq.read_table(tmp_path / "out" / "tables" / "sex.parquet")["ci_low"].null_count == 2
+
+
+@pytest.mark.parametrize("csv", [False, True])
+def test_csv_on_the_web_names_every_table_and_column(tmp_path, csv):
+    made(NOISY).save(tmp_path / "out", csv=csv)
+    metadata = document(tmp_path / "out", "csvw-metadata.json")
+    assert metadata["@context"][0] == "http://www.w3.org/ns/csvw"
+    assert len(metadata["tables"]) == len(WORKLOAD)
+    for names, table in zip(WORKLOAD, metadata["tables"], strict=True):
+        file = tmp_path / "out" / table["url"]
+        assert file.suffix == (".csv" if csv else ".parquet")
+        header = pq.read_schema(file.with_suffix(".parquet")).names
+        columns = table["tableSchema"]["columns"]
+        assert [column["titles"] for column in columns] == header
+        assert all(re.fullmatch(r"[A-Za-z0-9_]+", column["name"]) for column in columns)
+        assert len({column["name"] for column in columns}) == len(columns)
+        assert len(table["tableSchema"]["primaryKey"]) == len(names)
+
+
+def test_progress_counts_tables(tmp_path):
+    seen = []
+    made(NOISY).save(tmp_path / "out", progress=lambda done, tables: seen.append((done, tables)))
+    load(tmp_path / "out", progress=lambda done, tables: seen.append((done, tables)))
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)] * 2
+
+
+def test_documents_travel_with_the_release(tmp_path):
+    release = made(NOISY)
+    release.save(tmp_path / "out", documents={"report.html": "<p>ä</p>"})
+    assert (tmp_path / "out" / "report.html").read_text(encoding="utf-8") == "<p>ä</p>"
+    assert same(release, load(tmp_path / "out"))
+    for name in ("README.md", "Manifest.JSON", "../x", "tables", ".hidden", "a/b", "ä", ""):
+        with refused(f"a document cannot be called {name!r}; use ASCII letters"):
+            release.save(tmp_path / "other", documents={name: ""})
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_release_without_measurements_is_refused(tmp_path):
+    release = made(NOISY)
+    object.__setattr__(release, "measurements", None)
+    with refused("the release has no measurements, without which no error bar can be checked; reconstruct it"):
+        release.save(tmp_path / "out")
+
+
+def test_noise_of_ones_own_cannot_be_saved_and_leaves_nothing(tmp_path):
+    class Own:
+        def loss(self, residual, observed):
+            return float(np.square(residual - observed).sum())
+
+        def gradient(self, residual, observed):
+            return 2 * (residual - observed)
+
+    release = made(Measurements.from_residuals(DOMAIN, [((), 5.0, Own())]))
+    with refused("the noise of the total is an object of your own, which no file can hold", MeasurementError):
+        release.save(tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+NAMES = [
+    "a/b",
+    "a b",
+    "A_B",
+    "..",
+    "CON",
+    "nul",
+    "é",
+    "年齢",
+    "x" * 300,
+    "x" * 301,
+    "total",
+    ".hidden",
+    "-",
+    "count",
+    "\n",
+]
+
+
+def test_file_names_are_safe_unique_and_short_for_any_attributes(tmp_path):
+    domain = mg.Domain.fromdict(dict.fromkeys(NAMES, 2))
+    workload = mg.Workload.up_to(domain, 2)
+    stems = table_stems(domain, workload.sets)
+    assert len({stem.casefold() for stem in stems}) == len(workload)
+    for stem in stems:
+        assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]*", stem)
+        assert len(stem) < 200
+        assert stem.split(".")[0].casefold() not in ("con", "nul")
+    assert stems[0] == "total"
+    release = reconstruct(Measurements.from_marginals(domain, [((), 5.0, 1.0)]), workload, method="trunc")
+    release.save(tmp_path / "out", csv=True)
+    assert same(release, load(tmp_path / "out"))
+
+
+def test_labels_that_read_the_same_are_told_apart(tmp_path):
+    domain = mg.Domain(
+        [mg.Attribute("answer", labels=("1", 1, "1 (code 1)")), mg.Attribute("empty", labels=("", "null"))]
+    )
+    workload = mg.Workload(domain, [("answer", "empty")])
+    table = np.arange(6.0).reshape(3, 2)
+    release = reconstruct(
+        Measurements.from_marginals(domain, [(("answer", "empty"), table, 1.0)]), workload, method="mle"
+    )
+    release.save(tmp_path / "out")
+    assert same(release, load(tmp_path / "out"))
+
+
+def test_the_total_alone_can_be_saved(tmp_path):
+    workload = mg.Workload(DOMAIN, [()])
+    release = reconstruct(foreign(), workload, method="mle")
+    release.save(tmp_path / "out", csv=True)
+    assert (tmp_path / "out" / "tables" / "total.csv").exists()
+    assert same(release, load(tmp_path / "out"))
+
+
+def test_a_table_of_several_row_groups_comes_back(tmp_path):
+    domain = mg.Domain.fromdict({"a": 1100, "b": 1000})
+    table = np.random.default_rng(0).normal(size=(1100, 1000))
+    noisy = Measurements.from_marginals(domain, [(("a", "b"), table, 1.0)])
+    release = reconstruct(noisy, mg.Workload(domain, [("a", "b")]), method="mle")
+    release.save(tmp_path / "out")
+    assert pq.ParquetFile(tmp_path / "out" / "tables" / "a.b.parquet").num_row_groups > 1
+    assert load(tmp_path / "out").marginals.tobytes() == release.marginals.tobytes()
+
+
+def test_a_release_that_does_not_fit_in_memory_is_refused(tmp_path, monkeypatch):
+    made(NOISY).save(tmp_path / "out")
+    monkeypatch.setattr("margrave.memory.available_bytes", lambda: 100)
+    with refused("read single tables from its Parquet files", MargraveError):
+        load(tmp_path / "out")
