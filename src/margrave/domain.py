@@ -1,15 +1,16 @@
-"""Attributes and domains: the columns of a table, the values each may take, and the file that declares them.
+"""Domains: the attributes of a table, in order, and the file that declares them.
 
 A domain is declared by a person and never read from the data: which values are possible is public, the table
-is not. An attribute knows its values as codes 0 … size − 1, and may say what the codes mean: by labels, or by
-cuts that part the numbers into bins. The *codebook* is the JSON file of a domain:
+is not. The *codebook* is the JSON file of a domain:
 
     {"margrave": "domain", "schema": 1, "description": "a survey", "attributes": [
         {"name": "age", "cuts": [18, 65], "description": "age in years"},
-        {"name": "sex", "labels": ["F", "M"]},
-        {"name": "region", "size": 17}]}
+        {"name": "sex", "labels": ["F", "M"], "missing": "not told"},
+        {"name": "region", "size": 17, "outside": "drop"}]}
 
-The sizes alone, ``{"age": 3, "sex": 2, "region": 17}``, as the package mbi writes them, are read as well.
+The sizes alone, ``{"age": 3, "sex": 2, "region": 17}``, as the package mbi writes them, are read as well, and so are
+the files of `margrave.dictionaries`. A codebook that was drafted from a table begins with the keys ``"draft"`` and
+``"reviewed"``: nothing is measured with it before a person has checked it and written ``"reviewed": true``.
 """
 
 from __future__ import annotations
@@ -19,96 +20,22 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from margrave.attribute import KEYS, Attribute, Label, checked_text
 from margrave.codebook import check_keys, parse_object, read_text
+from margrave.dictionaries.recognition import YAML_ENDINGS, foreign_attributes, parse_yaml
 from margrave.errors import DomainError, suggestion
 
-Label = str | int | float | bool
+__all__ = ["Attribute", "Domain", "Label"]
 
 _SCHEMA = 1
-_CODEBOOK_KEYS = ("margrave", "schema", "description", "attributes")
-_ATTRIBUTE_KEYS = ("name", "size", "labels", "cuts", "description")
+_CODEBOOK_KEYS = ("draft", "reviewed", "margrave", "schema", "description", "attributes")
 _MOST_NAMES_SHOWN = 12
-# Beyond it a whole number need not have a float of its own, and two cuts could fall together.
-_LARGEST_WHOLE_CUT = 2**53
 _json = partial(json.dumps, ensure_ascii=False)
-
-
-@dataclass(frozen=True, init=False, eq=False)
-class Attribute:
-    """A column and its declared finite set of values.
-
-    Parameters
-    ----------
-    name
-        What the column is called; not empty.
-    size
-        How many values there are, at least 1; may be left out when ``labels`` or ``cuts`` are given.
-    labels
-        The values in the order of their codes: texts, finite numbers or truth values, no two of them equal.
-    cuts
-        Strictly increasing finite numbers a < b < … < z that part all numbers into one bin more, closed on
-        the right and open at the ends: (−∞, a], (a, b], …, (z, ∞). Labels and cuts exclude each other.
-    description
-        Words for the reader of the codebook.
-    """
-
-    name: str
-    size: int
-    labels: tuple[Label, ...] | None
-    cuts: tuple[float, ...] | None
-    description: str
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        size: int | None = None,
-        labels: Iterable[Label] | None = None,
-        cuts: Iterable[float] | None = None,
-        description: str = "",
-    ) -> None:
-        if not _text("the name of an attribute", name):
-            raise DomainError("the name of an attribute is empty; give it at least one character")
-        if labels is not None and cuts is not None:
-            raise DomainError(f"attribute {name!r} has both labels and cuts; keep one of them")
-        values = None if labels is None else _checked_labels(name, labels)
-        edges = None if cuts is None else _checked_cuts(name, cuts)
-        implied = len(values) if values is not None else len(edges) + 1 if edges is not None else None
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "size", _checked_size(name, size, implied))
-        object.__setattr__(self, "labels", values)
-        object.__setattr__(self, "cuts", edges)
-        object.__setattr__(self, "description", _text(f"the description of attribute {name!r}", description))
-
-    @cached_property
-    def categories(self) -> tuple[str, ...]:
-        """What each code means to people: its label, an interval such as ``(18, 65]``, or the code itself."""
-        if self.labels is not None:
-            return tuple(str(label) for label in self.labels)
-        if self.cuts is not None:
-            edges = [repr(cut).removesuffix(".0") for cut in self.cuts]
-            return f"≤ {edges[0]}", *(f"({a}, {b}]" for a, b in pairwise(edges)), f"> {edges[-1]}"
-        return tuple(str(code) for code in range(self.size))
-
-    @property
-    def _value(self) -> tuple[object, ...]:
-        # 0, False and 0.0 are equal in Python, yet a column of numbers is not one of truth values: types count too.
-        kinds = None if self.labels is None else tuple(type(label) for label in self.labels)
-        return self.name, self.size, self.labels, kinds, self.cuts, self.description
-
-    def __eq__(self, other: object) -> bool:
-        return self._value == other._value if isinstance(other, Attribute) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self._value)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -121,12 +48,20 @@ class Domain:
         The attributes; their order is the order of the axes of every table. No two share a name.
     description
         Words for the reader of the codebook.
+    draft
+        The warning on a domain that was drafted from a table; empty if it was not. Domains are equal whatever it says.
+    reviewed
+        Whether a person has checked the draft.
     """
 
     _members: tuple[Attribute, ...]
     description: str
+    draft: str = field(compare=False)
+    reviewed: bool = field(compare=False)
 
-    def __init__(self, attributes: Iterable[Attribute], description: str = "") -> None:
+    def __init__(
+        self, attributes: Iterable[Attribute], description: str = "", *, draft: str = "", reviewed: bool = False
+    ) -> None:
         members = tuple(attributes)
         seen: set[str] = set()
         for member in members:
@@ -136,7 +71,11 @@ class Domain:
                 raise DomainError(f"attribute {member.name!r} is given twice; give each a name of its own")
             seen.add(member.name)
         object.__setattr__(self, "_members", members)
-        object.__setattr__(self, "description", _text("the description of a domain", description))
+        if not isinstance(reviewed, bool):
+            raise DomainError(f"a draft is reviewed or it is not, got {reviewed!r}; write true or false")
+        object.__setattr__(self, "description", checked_text("the description of a domain", description))
+        object.__setattr__(self, "draft", checked_text("the draft's warning of a domain", draft))
+        object.__setattr__(self, "reviewed", reviewed)
 
     @classmethod
     def fromdict(cls, sizes: Mapping[str, int | Iterable[Label]]) -> Domain:
@@ -148,20 +87,32 @@ class Domain:
 
     @classmethod
     def from_json(cls, text: str) -> Domain:
-        """Make a domain from the text of a codebook, or from mbi's sizes."""
-        document = parse_object(text.removeprefix("\ufeff"))
+        """Make a domain from the text of a codebook, of mbi's sizes, or of a file in JSON that `read` knows."""
+        return cls._of_document(parse_object(text.removeprefix("\ufeff")))
+
+    @classmethod
+    def _of_document(cls, document: dict[str, Any]) -> Domain:
+        """Make a domain from what a file holds, whichever of the known formats it has."""
         # An attribute may well be called margrave, but then it has a size or a list there.
         if document.get("margrave") == "domain":
-            return cls(_codebook_attributes(document), document.get("description", ""))
+            words = {key: document[key] for key in ("description", "draft", "reviewed") if key in document}
+            return cls(_codebook_attributes(document), **words)
         if not document:
             raise DomainError('the JSON object names no attribute; name at least one, as in {"age": 85}')
-        return cls.fromdict(document)
+        foreign = foreign_attributes(document)
+        return cls.fromdict(document) if foreign is None else cls(foreign)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Domain:
-        """Read a codebook, or mbi's sizes, from a file in UTF-8."""
+        """Read a domain from a file in UTF-8.
+
+        It may be a codebook, mbi's sizes, CSVW metadata, SDNist's data dictionary or schema, all of them JSON, or
+        SmartNoise's metadata, which is YAML.
+        """
         text = read_text(Path(path))
         try:
+            if Path(path).suffix.lower() in YAML_ENDINGS:
+                return cls._of_document(parse_yaml(text))
             return cls.from_json(text)
         except DomainError as error:
             raise DomainError(f"{os.fspath(path)}: {error}") from error
@@ -170,7 +121,9 @@ class Domain:
         """Return the text of the codebook, one attribute a line."""
         lines = ",\n    ".join(_json(_codebook_entry(member)) for member in self)
         head = f'"margrave": "domain",\n  "schema": {_SCHEMA},\n  "description": {_json(self.description)}'
-        return f'{{\n  {head},\n  "attributes": [\n    {lines}\n  ]\n}}\n'
+        # A draft says so on the very first line of its file; once it is reviewed it is a domain like any other.
+        draft = f'"draft": {_json(self.draft)},\n  "reviewed": false,\n  ' if self.unreviewed else "\n  "
+        return f'{{{draft}{head},\n  "attributes": [\n    {lines}\n  ]\n}}\n'
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the codebook to a file, which is replaced as a whole or, on failure, left as it was."""
@@ -184,6 +137,11 @@ class Domain:
         finally:
             with suppress(OSError):
                 temporary.unlink()
+
+    @property
+    def unreviewed(self) -> bool:
+        """Whether this is a draft that nobody has marked as reviewed yet; nothing is measured with such a domain."""
+        return bool(self.draft) and not self.reviewed
 
     @cached_property
     def attributes(self) -> tuple[str, ...]:
@@ -211,7 +169,8 @@ class Domain:
 
     def project(self, names: Iterable[str]) -> Domain:
         """Return the domain of the named attributes alone, in the order of this domain."""
-        return Domain((self._members[position] for position in self.positions(names)), self.description)
+        members = [self._members[position] for position in self.positions(names)]
+        return Domain(members, self.description, draft=self.draft, reviewed=self.reviewed)
 
     def cells(self, names: Iterable[str]) -> int:
         """Return the number of cells of the marginal on the named attributes; 1 for the total, ()."""
@@ -249,81 +208,6 @@ class Domain:
         raise DomainError(f"no attribute {name!r} in the domain{hint} (it has {listing})")
 
 
-def _text(what: str, value: object) -> str:
-    """Return the value if it is text that a file in UTF-8 can hold."""
-    if not isinstance(value, str):
-        raise DomainError(f"{what} must be text, got {value!r}; write it in quotes")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise DomainError(f"{what} holds half a character, {value!r}; write whole ones only") from None
-    return value
-
-
-def _listed(what: str, values: object) -> tuple[object, ...]:
-    """Return the values of an ordered collection, numpy's scalars as Python's."""
-    # The characters of a text, the keys of a mapping and the order of a set are never what was meant.
-    if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping | set | frozenset):
-        raise DomainError(f"{what} must be a list, got {values!r}; write them in order in [ ]")
-    return tuple(value.item() if isinstance(value, np.generic) else value for value in values)
-
-
-def _checked_size(name: str, size: object, implied: int | None) -> int:
-    """Return the size given or else implied by labels or cuts, which must agree when both are there."""
-    if size is None and implied is None:
-        raise DomainError(f"attribute {name!r} has neither size nor labels nor cuts; give one of them")
-    given = implied if size is None else size
-    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1:
-        raise DomainError(f"attribute {name!r} has size {given!r}; give a whole number of at least 1")
-    if implied is not None and given != implied:
-        raise DomainError(f"attribute {name!r} has size {given} but {implied} values; leave the size out")
-    return int(given)
-
-
-def _checked_labels(name: str, labels: object) -> tuple[Label, ...]:
-    """Return the labels if no two of them are equal."""
-    seen: dict[Label, Label] = {}
-    for given in _listed(f"the labels of attribute {name!r}", labels):
-        label = _checked_label(name, given)
-        if label in seen:
-            raise DomainError(
-                f"labels {seen[label]!r} and {label!r} of attribute {name!r} are equal; give each value one "
-                "label, and where 1, 1.0 and True are to differ write them as texts"
-            )
-        seen[label] = label
-    return tuple(seen)
-
-
-def _checked_label(name: str, label: object) -> Label:
-    """Return the label if a JSON file can hold it."""
-    # By exact type: the member of an enumeration would come back from a file as something else.
-    if type(label) is str:
-        return _text(f"a label of attribute {name!r}", label)
-    if type(label) is int or type(label) is bool or (type(label) is float and math.isfinite(label)):
-        return label
-    raise DomainError(f"attribute {name!r} has the label {label!r}; give texts, finite numbers or booleans")
-
-
-def _checked_cuts(name: str, cuts: object) -> tuple[float, ...]:
-    """Return the cuts if there are any and they are finite numbers in strictly increasing order."""
-    edges = tuple(_checked_cut(name, cut) for cut in _listed(f"the cuts of attribute {name!r}", cuts))
-    if not edges:
-        raise DomainError(f"attribute {name!r} has an empty list of cuts; give at least one number to cut at")
-    for a, b in pairwise(edges):
-        if not a < b:
-            raise DomainError(f"attribute {name!r} has the cut {b!r} after {a!r}; sort them, each once")
-    return edges
-
-
-def _checked_cut(name: str, cut: object) -> float:
-    """Return the cut if it is a finite number that a float holds exactly."""
-    if isinstance(cut, float) and math.isfinite(cut):
-        return cut + 0.0  # −0.0 becomes 0.0
-    if isinstance(cut, int) and not isinstance(cut, bool) and abs(cut) <= _LARGEST_WHOLE_CUT:
-        return cut
-    raise DomainError(f"attribute {name!r} has the cut {cut!r}; give finite numbers, whole ones within ±2⁵³")
-
-
 def _codebook_attributes(document: Mapping[str, Any]) -> list[Attribute]:
     """Return the attributes of a codebook."""
     schema = document.get("schema")
@@ -341,12 +225,14 @@ def _codebook_attribute(place: int, entry: object) -> Attribute:
     """Return the attribute that one entry of a codebook describes."""
     if not isinstance(entry, dict):
         raise DomainError(f'attribute {place} of the codebook is no object; write {{"name": …, "size": …}}')
-    check_keys(f"attribute {place} of the codebook", entry, _ATTRIBUTE_KEYS, needed="name")
+    check_keys(f"attribute {place} of the codebook", entry, KEYS, needed="name")
     return Attribute(**entry)
 
 
 def _codebook_entry(member: Attribute) -> dict[str, object]:
     """Return the entry of an attribute in a codebook, without what it leaves open."""
-    size = member.size if member.labels is None and member.cuts is None else None
-    values = (member.name, size, member.labels, member.cuts, member.description or None)
-    return {key: value for key, value in zip(_ATTRIBUTE_KEYS, values, strict=True) if value is not None}
+    size = member.declared if member.labels is None and member.cuts is None else None
+    outside = None if member.outside == "error" else member.outside
+    policies = (member.missing, member.other, outside)
+    values = (member.name, size, member.labels, member.cuts, member.whole or None, *policies, member.description or None)
+    return {key: value for key, value in zip(KEYS, values, strict=True) if value is not None}

@@ -46,6 +46,14 @@ class ReleaseError(MargraveError):
     """A reconstruction cannot be made as asked, or a release does not hold the table asked for."""
 
 
+class QueryError(ReleaseError):
+    """A condition cannot be read, or asks for what the tables cannot tell."""
+
+
+class StoreError(MargraveError):
+    """A release cannot be saved, or a folder that should hold one is damaged or holds something else."""
+
+
 class PlanError(MargraveError):
     """A plan cannot be made as asked, or does not hold what it is asked for."""
 
@@ -68,6 +76,14 @@ class BudgetRefusedError(LedgerError):
 
 class NoiseError(MargraveError):
     """Noise cannot be drawn as asked, or its source of random bits is broken."""
+
+
+class ExperimentError(MargraveError):
+    """An experiment cannot be run as asked, or a file of its results cannot be used."""
+
+
+class JobError(MargraveError):
+    """A command line or a job file does not say what is to be done."""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

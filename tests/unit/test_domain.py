@@ -527,7 +527,7 @@ def test_a_misspelt_key_is_not_ignored():
     entry = {"name": "sex", "size": 2, "lables": ["F", "M"]}
     with refused(
         "attribute 1 of the codebook has the unknown key 'lables'; did you mean 'labels'? "
-        "(it may have name, size, labels, cuts, description)"
+        "(it may have name, size, labels, cuts, whole, missing, other, outside, description)"
     ):
         Domain.from_json(json.dumps(codebook(attributes=[entry])))
     with refused("the codebook has the unknown key 'descripton'; did you mean 'description'?"):

@@ -1,0 +1,166 @@
+"""PRIVATE: values become codes here, and nowhere else, so that a table gives the same counts wherever it is kept.
+
+What is compared, by the kind of a column:
+
+- *texts* (also categories of a frame, enumerations): with the labels that are texts, see `margrave.data.texts`;
+- *dates* and *timestamps*: with the labels that are texts in the form of ISO 8601, see `margrave.data.moments`;
+- *numbers* of every width, decimals too: with the labels that are numbers, the codes of a size, or the cuts, see
+  `margrave.data.numbers`;
+- *truth values*: with the labels true and false.
+
+Null and NaN are missing. A column whose kind the attribute does not declare is an error, unless all of it is missing.
+Then the policies of the attribute decide. No message tells a value or a number of rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from margrave.attribute import Attribute
+from margrave.data.columns import buffer_of, filled, number_codes
+from margrave.data.moments import Moments
+from margrave.data.numbers import MISSING, OUTSIDE, Codes, numbers_of
+from margrave.data.texts import Texts, read_texts
+from margrave.errors import DataError
+
+# The code of a row that is left out of every table.
+DROPPED = -1
+_LARGEST_SIZE = 2**31 - 1
+_A_DAY = 86_400_000  # milliseconds
+
+
+class Encoder:
+    """Turns the values of a column into the codes of an attribute.
+
+    Parameters
+    ----------
+    attribute
+        What is declared.
+    untyped
+        Whether the column comes from a file that holds nothing but text, so that numbers and truth values are read.
+    """
+
+    def __init__(self, attribute: Attribute, *, untyped: bool = False) -> None:
+        if attribute.size > _LARGEST_SIZE:
+            raise DataError(
+                f"attribute {attribute.name!r} has {attribute.size:,} values; at most {_LARGEST_SIZE:,} can be encoded"
+            )
+        labels = list(enumerate(attribute.labels or ()))
+        texts = {label: code for code, label in labels if isinstance(label, str)}
+        self._attribute, self._untyped, self._declares_texts = attribute, untyped, bool(texts)
+        self._texts, self._moments = Texts(texts), Moments(attribute.name, texts)
+        self._numbers = numbers_of(attribute)
+        self._truths = {label: code for code, label in labels if isinstance(label, bool)}
+
+    def encode(self, column: pa.Array | pa.ChunkedArray) -> Codes:
+        """Return the code of each row; ``DROPPED`` for a row to be left out of every table."""
+        codes = self.classify(column)
+        if not codes.size or codes.min() >= 0:
+            return codes
+        self._settle_outside(codes, codes == OUTSIDE)
+        self._settle_missing(codes, codes == MISSING)
+        return codes
+
+    def _settle_outside(self, codes: Codes, outside: NDArray[np.bool_]) -> None:
+        """Do with the values outside the declared set what the attribute says."""
+        attribute = self._attribute
+        if attribute.other_code is not None:
+            codes[outside] = attribute.other_code
+        elif attribute.outside == "drop":
+            codes[outside] = DROPPED
+        elif outside.any():
+            raise DataError(
+                f"column {attribute.name!r} has values that its attribute does not declare; declare them, or give the "
+                'attribute an "other" category or "outside": "drop" (margrave validate shows how a table fits)'
+            )
+
+    def _settle_missing(self, codes: Codes, missing: NDArray[np.bool_]) -> None:
+        """Count the missing values in their category, if there is one."""
+        if self._attribute.missing_code is not None:
+            codes[missing] = self._attribute.missing_code
+        elif missing.any():
+            raise DataError(
+                f"column {self._attribute.name!r} has missing values and its attribute no category for them; give it "
+                'one, as in "missing": "unknown"'
+            )
+
+    def classify(self, column: pa.Array | pa.ChunkedArray) -> Codes:
+        """Return the code of each row before the policies: ``OUTSIDE`` or ``MISSING`` for what is not declared."""
+        if isinstance(column, pa.ChunkedArray):
+            parts = [self.classify(chunk) for chunk in column.chunks]
+            return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
+        if column.null_count == len(column):
+            return np.full(len(column), MISSING, dtype=np.int32)
+        if pa.types.is_dictionary(column.type):
+            # A category that no row has is no value of the table, and not looked at as one.
+            found: Codes = self.classify(column.dictionary)[filled(column.indices)]
+        else:
+            found = self._of_kind(column)
+        if column.null_count:
+            found[column.is_null().to_numpy(zero_copy_only=False)] = MISSING
+        return found
+
+    def _of_kind(self, column: pa.Array) -> Codes:
+        """Return the codes of a column by its type; what is missing gets some code."""
+        kind = column.type
+        if isinstance(kind, pa.BaseExtensionType):
+            truth = isinstance(kind, pa.Bool8Type)
+            return self._truth_values(pc.not_equal(column.storage, 0)) if truth else self._of_kind(column.storage)
+        if pa.types.is_run_end_encoded(kind):
+            return self.classify(pc.run_end_decode(column))
+        if pa.types.is_boolean(kind):
+            return self._truth_values(column)
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+            return self._number_values(column)
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            return self._moment_values(column)
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+            return self._text_values(column)
+        raise self._wrong_kind("values of another kind")
+
+    def _text_values(self, column: pa.Array) -> Codes:
+        if self._untyped:
+            return read_texts(column, self._texts, self._numbers, self._truths)
+        if not self._declares_texts:
+            raise self._wrong_kind("texts")
+        return self._texts.find(column)
+
+    def _truth_values(self, column: pa.Array) -> Codes:
+        if not self._truths:
+            raise self._wrong_kind("truth values")
+        codes = [self._truths.get(truth, OUTSIDE) for truth in (False, True)]
+        found: Codes = np.array(codes, dtype=np.int32)[filled(column.cast(pa.uint8()))]
+        return found
+
+    def _number_values(self, column: pa.Array) -> Codes:
+        if self._numbers is not None:
+            return number_codes(column, self._numbers)
+        # Where all is missing, a frame may have made a column of NaN, whatever it was meant to hold.
+        if pa.types.is_floating(column.type) and np.isnan(filled(column)[column.is_valid()]).all():
+            return np.full(len(column), MISSING, dtype=np.int32)
+        raise self._wrong_kind("numbers")
+
+    def _moment_values(self, column: pa.Array) -> Codes:
+        kind = column.type
+        dates, zoned = pa.types.is_date(kind), pa.types.is_timestamp(kind) and kind.tz is not None
+        if not self._moments.known(dates=dates, zoned=zoned):
+            raise self._wrong_kind("dates" if dates else "times with a zone" if zoned else "times without a zone")
+        if pa.types.is_date32(kind):
+            return self._moments.dates(buffer_of(column, np.int32))
+        values = buffer_of(column, np.int64)
+        return self._moments.dates(values // _A_DAY) if dates else self._moments.times(values, kind.unit, zoned=zoned)
+
+    def _wrong_kind(self, found: str) -> DataError:
+        """Return the error that says that the column holds what the attribute does not declare."""
+        attribute = self._attribute
+        wanted = [("texts", self._declares_texts), ("numbers", self._numbers), ("truth values", self._truths)]
+        declared = " or ".join(kind for kind, present in wanted if present)
+        # Dates are declared as texts of a certain form.
+        form = ", none of them of that form" if found.startswith(("dates", "times")) and self._declares_texts else ""
+        return DataError(
+            f"column {attribute.name!r} holds {found} and its attribute declares {declared}{form}; declare what the "
+            "column holds, or convert the column"
+        )

@@ -1,0 +1,127 @@
+"""Codes of texts: compared with the labels byte for byte, or, in files that hold nothing but text, read first.
+
+Nothing is trimmed, no case is folded and no character is normalised: ``"F"``, ``"f"`` and ``" F"`` are three values.
+In a file without types, such as CSV, a text that is a declared text is that; an empty one is missing; and for
+attributes with numbers or truth values the rest is read as a number (``-12``, ``1.50``, ``1e6``, ``inf``; ``nan`` is
+missing) or as ``true`` or ``false`` in any case.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from margrave.data.numbers import MISSING, OUTSIDE, Codes, Numbers
+
+_NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+# From here on a whole number need not be a double.
+_LARGEST_EXACT = 2.0**53
+# Python reads no whole number of more digits than about this; none is declared either.
+_MOST_DIGITS = 4000
+
+
+class Texts:
+    """The declared texts of an attribute.
+
+    Parameters
+    ----------
+    codes
+        The code of each label that is a text.
+    """
+
+    def __init__(self, codes: Mapping[str, int]) -> None:
+        self._labels = pa.array(list(codes), pa.large_string())
+        self._codes = np.array([*codes.values(), OUTSIDE], dtype=np.int32)
+
+    def find(self, texts: pa.Array) -> Codes:
+        """Return the code of each text, or ``OUTSIDE``; also for a missing one."""
+        values = texts.cast(pa.large_string()) if texts.type == pa.string_view() else texts
+        places = pc.index_in(values, value_set=self._labels.cast(values.type))
+        # Where there is none the place is −1, the last code, which says so.
+        codes: Codes = self._codes[_numpy(places.fill_null(-1))]
+        return codes
+
+
+def read_texts(column: pa.Array, texts: Texts, numbers: Numbers | None, truths: Mapping[bool, int]) -> Codes:
+    """Return the codes of a column of a file that holds nothing but text; each distinct text is read once.
+
+    Parameters
+    ----------
+    column
+        The texts; what is missing gets some code.
+    texts
+        The declared texts; one of them is never read as anything else.
+    numbers
+        The declared numbers, if any.
+    truths
+        The code of each declared truth value.
+    """
+    encoded = column.cast(pa.large_string()).dictionary_encode()
+    distinct = encoded.dictionary
+    codes = texts.find(distinct)
+    _fill(codes, np.flatnonzero(_numpy(pc.equal(distinct, ""))), MISSING)
+    for truth, code in truths.items():
+        _fill(codes, np.flatnonzero(_matches(distinct, f"(?i)^{truth}$")), code)
+    if numbers is not None:
+        _read_numbers(distinct, numbers, codes)
+    found: Codes = (
+        codes[_numpy(encoded.indices.fill_null(0))] if len(distinct) else np.full(len(column), MISSING, np.int32)
+    )
+    return found
+
+
+def _read_numbers(texts: pa.Array, numbers: Numbers, codes: Codes) -> None:
+    """Fill in the codes of texts that are numbers and not declared as texts."""
+    places = np.flatnonzero(codes == OUTSIDE)
+    chosen = texts.take(pa.array(places))
+    values = _doubles(chosen)
+    if values is None:
+        places = places[_matches(chosen, _NUMBER)]
+        chosen = texts.take(pa.array(places))
+        values = _doubles(chosen)
+        if values is None:
+            values = np.array([float(text) for text in chosen.to_pylist()])
+    codes[places] = numbers.real(values)
+    # A double need not be exactly the number that is written, if that is large; and not every NaN is called so.
+    for place in places[~(np.abs(values) < _LARGEST_EXACT)]:
+        codes[place] = _code_by_hand(texts[int(place)].as_py(), int(codes[place]), numbers)
+
+
+def _doubles(texts: pa.Array) -> NDArray[np.float64] | None:
+    """Return the doubles that texts stand for, or None if one of them is no number."""
+    try:
+        return _numpy(texts.cast(pa.float64()))
+    except pa.ArrowInvalid:
+        return None
+
+
+def _code_by_hand(text: str, code: int, numbers: Numbers) -> int:
+    """Return the code of a text whose double has the code given, where that double is NaN or large."""
+    if _WHOLE.fullmatch(text) and len(text) <= _MOST_DIGITS:
+        return numbers.exact(Fraction(int(text)))
+    return code if re.fullmatch(_NUMBER, text) else OUTSIDE
+
+
+def _fill(codes: Codes, places: NDArray[np.intp], found: Codes | int) -> None:
+    """Set the codes at these places, where no text was found that is declared as it is."""
+    open_places = codes[places] == OUTSIDE
+    codes[places] = np.where(open_places, found, codes[places])
+
+
+def _matches(texts: pa.Array, pattern: str) -> NDArray[np.bool_]:
+    """Return which texts the pattern describes."""
+    return _numpy(pc.match_substring_regex(texts, pattern))
+
+
+def _numpy(array: pa.Array) -> NDArray[Any]:
+    """Return the values of an array without missing ones."""
+    values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return values

@@ -1,0 +1,1 @@
+"""Files by which other tools describe the columns of a table, read as declarations of attributes."""

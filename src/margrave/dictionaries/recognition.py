@@ -1,0 +1,41 @@
+"""Which tool a file comes from, by what stands in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from margrave.attribute import Attribute
+from margrave.dictionaries.columns import attributes_of
+from margrave.dictionaries.csvw import csvw_columns, is_csvw
+from margrave.dictionaries.sdnist import is_sdnist, sdnist_columns
+from margrave.dictionaries.smartnoise import is_smartnoise, smartnoise_columns
+from margrave.errors import DomainError
+
+YAML_ENDINGS = (".yaml", ".yml")
+
+
+def foreign_attributes(document: Mapping[str, Any]) -> list[Attribute] | None:
+    """Return the attributes that the file of another tool declares, or None if it is of none that is known."""
+    if is_csvw(document):
+        return attributes_of(csvw_columns(document))
+    if is_smartnoise(document):
+        return attributes_of(smartnoise_columns(document))
+    return attributes_of(sdnist_columns(document)) if is_sdnist(document) else None
+
+
+def parse_yaml(text: str) -> dict[str, Any]:
+    """Return the object that a YAML text holds."""
+    try:
+        import yaml
+    except ImportError:
+        raise DomainError("a YAML file needs the package PyYAML; install it, or write the file as JSON") from None
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        place = getattr(error, "problem_mark", None)
+        where = "" if place is None else f" at line {place.line + 1}"
+        raise DomainError(f"not YAML{where}; write the metadata of SmartNoise, or a codebook in JSON") from None
+    if not isinstance(document, dict):
+        raise DomainError("not a YAML mapping; write the metadata of SmartNoise, or a codebook in JSON")
+    return document
