@@ -41,7 +41,7 @@ $(VENV)/pyvenv.cfg:
 
 $(STAMP)-core: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 	@echo "installing margrave into $(VENV) ..."
-	@$(PIP) install --constraint constraints.txt --editable .
+	@$(PIP) install --constraint constraints.txt --editable ".[report]"
 	@touch $@
 
 $(STAMP)-dev: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt

@@ -7,16 +7,49 @@ import subprocess
 import sys
 from pathlib import Path
 
+import typer
+
 from margrave.cli.app import app
 
 PAGE = Path(__file__).parent / "cli.md"
+_INTRODUCTION = """# The command line
+
+Written by `make docs`. Exit codes: 0 success, 2 wrong input, 3 budget refused, 130 interrupted, 1 anything else.
+`margrave --install-completion` sets up the shell. `MARGRAVE_THREADS` limits the threads.
+
+## Job files
+
+All options of `plan`, `release` and `reconstruct` can stand in a TOML file that is reviewed and kept; a key is the name
+of the option, paths are relative to the file, and options on the command line override it. `margrave release --job
+job.toml` does this one:
+
+```toml
+data = "people.parquet"
+domain = "domain.json"
+kway = 3                      # or up-to = 3, or tables = [["age", "sex"], ["region"]]
+epsilon = 1.0
+delta = 1e-9
+contributions = 1
+ledger = "people.ledger"
+cap-epsilon = 2.0             # begins the ledger; for the life of the data set
+out = "release"
+title = "Survey of 2026"
+```
+"""
 
 
 def page() -> str:
     """Return the page: the help of margrave itself and of each of its commands, as a terminal shows it."""
-    names = [command.name or command.callback.__name__ for command in app.registered_commands if command.callback]
-    sections = ["# The command line\n\nWritten by `make docs`.\n", section([])]
-    return "\n".join([*sections, *(section([name]) for name in names)])
+    words = [[name] for name in names_of(app)]
+    for group in app.registered_groups:
+        words += [[group.name or group.typer_instance.info.name]]
+        words += [[*words[-1], name] for name in names_of(group.typer_instance)]
+    return "\n".join([_INTRODUCTION, section([]), *(section(one) for one in words)])
+
+
+def names_of(commands: typer.Typer) -> list[str]:
+    """Return the names of the commands of a group."""
+    return [one.name or one.callback.__name__ for one in commands.registered_commands if one.callback]
 
 
 def section(words: list[str]) -> str:

@@ -21,7 +21,8 @@ FLOORS = [
     {"planning", "reconstruction"},
     {"measurement", "release"},
     {"mechanisms"},
-    {"experiments", "cli"},
+    {"experiments"},
+    {"cli"},
     {"__init__", "__main__"},
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

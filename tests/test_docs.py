@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from margrave.domain import Domain
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+# Pages of docs/ whose Python is run.
+TUTORIALS = ["docs/domain.md", "docs/release.md", "docs/folder.md"]
 
 
 def blocks(language):
@@ -24,6 +28,23 @@ def test_the_python_of_the_readme_runs_from_top_to_bottom(tmp_path, monkeypatch,
         exec(compile(block, "README.md", "exec"), namespace)
 
 
+@pytest.mark.parametrize("page", TUTORIALS)
+def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    namespace = {}
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    assert found
+    for block in found:
+        exec(compile(block, page, "exec"), namespace)
+
+
+def test_the_domain_file_of_the_page_is_one():
+    text = (ROOT / "docs" / "domain.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```json\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    assert Domain.from_json(block).shape == (6, 3, 3, 5, 2, 17)
+
+
 def commands():
     return [shlex.split(line, comments=True) for block in blocks("sh") for line in block.splitlines() if line.strip()]
 
@@ -34,12 +55,20 @@ def test_make_targets_of_the_readme_exist(words):
         assert re.search(rf"^{target}:", MAKEFILE, flags=re.MULTILINE), target
 
 
-@pytest.mark.parametrize("words", [c for c in commands() if c[:1] == ["margrave"]], ids=" ".join)
-def test_commands_of_the_readme_run(words, tmp_path, monkeypatch):
+def test_commands_of_the_readme_run_from_top_to_bottom(tmp_path, monkeypatch, capsys):
     from margrave.cli.app import run
 
     monkeypatch.chdir(tmp_path)
-    assert run(words[1:]) == 0
+    ran = []
+    for words in commands():
+        if words[0] == "cd":
+            monkeypatch.chdir(Path.cwd() / words[1])
+        elif words[0] == "margrave":
+            assert run(words[1:]) == 0, (words, capsys.readouterr().err)
+            ran.append(words[1])
+        else:
+            assert words[0] == "make"
+    assert {"demo", "domain", "validate", "plan", "release", "query", "export", "ledger"} <= set(ran)
 
 
 def test_every_target_is_listed_by_make_help():

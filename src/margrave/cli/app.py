@@ -14,6 +14,16 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from margrave.cli.demo import demo
+from margrave.cli.domain import domain
+from margrave.cli.export import export
+from margrave.cli.ledger import ledger
+from margrave.cli.plan import plan
+from margrave.cli.query import query
+from margrave.cli.reconstruct import reconstruct
+from margrave.cli.release import release
+from margrave.cli.report import report
+from margrave.cli.reproduce import reproduce
+from margrave.cli.validate import validate
 from margrave.errors import BudgetRefusedError, MargraveError
 
 _INTERRUPTED = 130
@@ -42,7 +52,9 @@ def options(
         typer.echo(context.get_help())
 
 
-app.command()(demo)
+for command in (demo, domain, validate, plan, release, reconstruct, query, report, export, ledger):
+    app.command()(command)
+app.add_typer(reproduce)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -53,6 +65,10 @@ def main(arguments: list[str] | None = None) -> None:
     arguments
         The words after ``margrave``; those of the process by default.
     """
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that knows no ε shows something in its place; it is no reason to fail.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
     words = sys.argv[1:] if arguments is None else arguments
     sys.exit(run(words))
 
@@ -60,7 +76,8 @@ def main(arguments: list[str] | None = None) -> None:
 def run(words: list[str]) -> int:
     """Run the command line and return its exit code; errors have been shown."""
     try:
-        outcome = app(words, standalone_mode=False)
+        # People put it last; it belongs to the command line as a whole.
+        outcome = app([word for word in words if word != "--debug"], standalone_mode=False)
         if outcome == _INTERRUPTED:  # typer turns Ctrl-C into this code and says nothing
             raise KeyboardInterrupt
         return outcome if isinstance(outcome, int) else 0

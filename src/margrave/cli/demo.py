@@ -1,63 +1,105 @@
-"""``margrave demo``: the main job on a built-in table."""
+"""``margrave demo``: the main job, from a CSV file to a report, on a made-up town."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
+import typer
 from rich.table import Table
+
+from margrave.cli.screen import console
+from margrave.errors import JobError, MargraveError
 
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
     from margrave.release.release import Release
 
-_EPSILON, _DELTA = 1.0, 1e-9
+# The first line of the job file: a folder that has it was made by the demo, and may be made anew.
+_MARK = "# The demonstration's job: margrave release --job job.toml does it again (and spends again)."
+_JOB = f"""{_MARK}
+data = "town.csv"
+domain = "domain.json"
+kway = 3
+epsilon = 1.0
+delta = 1e-9
+contributions = 1
+ledger = "town.ledger"
+cap-epsilon = 2.0
+out = "release"
+title = "A made-up town: 50,000 people by twelve attributes"
+"""
 
 
-def demo() -> None:
-    """Run the main job on a made-up town of 50,000 people.
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="The folder to write.")] = Path("margrave-demo"),
+) -> None:
+    """Run the main job on a made-up town of 50,000 people: a CSV file in, a folder of tables and a report out.
 
     Example:  margrave demo
     """
+    from margrave.cli import release, town
+    from margrave.cli.job import Job
+    from margrave.release.store.loading import load
+
+    screen = console()
+    _prepare(out)
+    town.write_csv(out / "town.csv")
+    town.DOMAIN.write(out / "domain.json")
+    (out / "job.toml").write_text(_JOB, encoding="utf-8")
+    job = Job.of(out / "job.toml", {"report": _can_report()})
+    planned = job.plan(job.workload(town.DOMAIN))
+    screen.print(f"[bold]A made-up town[/] of {town.INHABITANTS:,} people: {out / 'town.csv'}")
+    screen.print(f"[bold]Wanted:[/] all {len(planned.workload)} tables of three of its {len(town.DOMAIN)} attributes")
+    screen.print(f"[bold]Budget:[/] ε = {job.epsilon:g} at δ = {job.delta:g}, each person in one row\n")
+    screen.print(str(planned.summary()) + "\n")
+    release.run(job)
+    _show(load(str(job.out)))
+    if not job.report:
+        screen.print("For the report, install the extra: pip install 'margrave[report]'")
+
+
+def _prepare(folder: Path) -> None:
+    """Make the folder, or empty it if an earlier demonstration made it."""
+    job = folder / "job.toml"
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            if not job.is_file() or not job.read_text(encoding="utf-8").startswith(_MARK):
+                raise JobError(f"{folder} is there and was not made by the demo; name another folder with --out")
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise JobError(f"{folder} cannot be written ({error.strerror}); name another folder with --out") from error
+
+
+def _can_report() -> bool:
+    """Return whether the packages of the report are there."""
+    from margrave.release.report.charts import require_packages
+
+    try:
+        require_packages()
+    except MargraveError:
+        return False
+    return True
+
+
+def _show(release: Release) -> None:
+    """Show one table both ways, and all tables against the truth."""
     from margrave.cli import town
-    from margrave.data.table import CodedTable
-    from margrave.mechanisms.residual_planner import measure
-    from margrave.planning.plan import plan
-    from margrave.privacy.budget import Budget
-    from margrave.release.reconstruct import reconstruct
-    from margrave.workload import Workload
 
-    console = Console(soft_wrap=True, highlight=False)
-    domain, budget = town.DOMAIN, Budget.approx(epsilon=_EPSILON, delta=_DELTA)
-    workload = Workload.all_kway(domain, 3)
-    console.print(f"[bold]A made-up town[/] of {town.INHABITANTS:,} people: {domain}")
-    console.print(f"[bold]Wanted:[/] all {len(workload)} tables of three attributes, {workload.cells:,} cells")
-    console.print(f"[bold]Budget:[/] ε = {_EPSILON:g} at δ = {_DELTA:g}, each person in one row\n")
-
-    planned = plan(workload, budget, contributions=1)
-    console.print(str(planned.summary()) + "\n")
-    measurements = measure(planned, CodedTable(domain, town.inhabitants()))
-    unbiased = reconstruct(measurements, workload, method="mle")
-    released = reconstruct(measurements, workload, method="lnn", hold=[()])
-
-    rows, columns = domain["age"].categories, domain["marital"].categories
-    for title, release in (("unbiased", unbiased), ("non-negative", released)):
-        counts = release.table("age", "marital").values
-        console.print(crosstab(f"Age by marital status, {title}", rows, columns, counts))
-    console.print(f"Standard error of a cell, unbiased: {planned.standard_error('age', 'marital'):.1f} people\n")
-    console.print(comparison(_named(unbiased, released), [town.count(names) for names in workload]))
-    if released.solution is not None:
-        steps, gap = released.solution.steps, released.solution.gap
-        console.print(f"\nSolved in {steps} rounds; proven to be within {gap:.0e} of the best fit there is.")
-
-
-def _named(unbiased: Release, released: Release) -> list[tuple[str, list[Floats]]]:
-    """Return the tables of both releases with the names they go by."""
-    return [
-        ("unbiased (mle)", [table.values for table in unbiased.tables()]),
-        ("non-negative (lnn)", [table.values for table in released.tables()]),
-    ]
+    screen = console()
+    table = release.table("age", "marital")
+    rows, columns = table.categories
+    for title, counts in (("unbiased", table.estimate), ("non-negative", table.values)):
+        if counts is not None:
+            screen.print(crosstab(f"Age by marital status, {title}", rows, columns, counts))
+    screen.print(f"Standard error of a cell, unbiased: {table.std_error:.1f} people\n")
+    tables = list(release.tables())
+    estimates = [one.estimate for one in tables if one.estimate is not None]
+    products = [("unbiased", estimates), ("non-negative", [one.values for one in tables])]
+    screen.print(comparison(products, [town.count(names) for names in release.workload]))
 
 
 def crosstab(title: str, rows: Sequence[str], columns: Sequence[str], counts: Floats) -> Table:
@@ -83,13 +125,13 @@ def crosstab(title: str, rows: Sequence[str], columns: Sequence[str], counts: Fl
     return table
 
 
-def comparison(releases: Sequence[tuple[str, list[Floats]]], truth: list[Floats]) -> Table:
-    """Return how far the tables of each release are from the truth, which is known for a made-up town only.
+def comparison(products: Sequence[tuple[str, list[Floats]]], truth: list[Floats]) -> Table:
+    """Return how far the tables of each product are from the truth, which is known for a made-up town only.
 
     Parameters
     ----------
-    releases
-        Name and tables of each release.
+    products
+        Name and tables of each.
     truth
         The exact tables.
     """
@@ -97,7 +139,7 @@ def comparison(releases: Sequence[tuple[str, list[Floats]]], truth: list[Floats]
     table.add_column("")
     for name in ("mean error a cell", "negative cells", "total"):
         table.add_column(name, justify="right")
-    for name, tables in releases:
+    for name, tables in products:
         cells = sum(counts.size for counts in truth)
         error = sum(abs(one - counts).sum() for one, counts in zip(tables, truth, strict=True)) / cells
         negative = sum(int((one < 0).sum()) for one in tables)

@@ -21,7 +21,7 @@ from numbers import Real
 from typing import Protocol, final
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve  # type: ignore[import-untyped]
+from scipy.linalg import cho_factor, cho_solve
 
 from margrave.algebra.differences import integrate
 from margrave.algebra.kernels import Floats

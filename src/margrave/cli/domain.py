@@ -1,0 +1,78 @@
+"""``margrave domain``: a draft of a domain file from a table, for a person to review."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from margrave.cli.options import PrivacyId, QueryOption, TableOption
+from margrave.errors import DomainError
+
+if TYPE_CHECKING:
+    from margrave.data.drafting import Draft
+
+_MOST_CATEGORIES = 6
+
+
+def domain(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="The private table: a file, or a URL of a database.")],
+    out: Annotated[Path | None, typer.Option("--out", help="The file to write; standard output if not given.")] = None,
+    table: TableOption = None,
+    query: QueryOption = None,
+    privacy_id: PrivacyId = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", help="The columns to look at, as age,sex; all if not given.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+) -> None:
+    """Draft a domain file from a table, for a person to review. What it holds is PRIVATE until then.
+
+    Example:  margrave domain people.parquet --out domain.json
+    """
+    from margrave.data.description import Data
+    from margrave.data.drafting import draft_domain
+
+    if out is not None and out.exists() and not overwrite:
+        raise DomainError(f"{out} is there already; give another name, or --overwrite to replace it")
+    asked = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+    drafted = draft_domain(Data(data, table=table, query=query, privacy_id=privacy_id), asked)
+    if not len(drafted.domain):
+        raise DomainError("no column has few values or numbers; declare the domain by hand")
+    # The draft itself may go into a pipe; what is said about it must not.
+    screen = Console(stderr=out is None, soft_wrap=True, highlight=False)
+    screen.print(drafted.domain.draft, style="bold red", markup=False)
+    _show(drafted, screen)
+    if out is None:
+        sys.stdout.write(drafted.domain.to_json())
+        return
+    drafted.domain.write(out)
+    screen.print(
+        f'{out} is written: check it, see how the table fits (margrave validate), set "reviewed" to true in it',
+        markup=False,
+    )
+
+
+def _show(drafted: Draft, screen: Console) -> None:
+    """Show which columns are in the draft, and which are not and why."""
+    listing = Table(title="PRIVATE: drafted from the data", title_justify="left")
+    for name in ("attribute", "size", "categories"):
+        listing.add_column(name, justify="right" if name == "size" else "left")
+    for attribute in drafted.domain:
+        shown = list(attribute.categories[:_MOST_CATEGORIES])
+        more = ["…"] if attribute.size > _MOST_CATEGORIES else []
+        listing.add_row(_literal(attribute.name), f"{attribute.size:,}", _literal(", ".join([*shown, *more])))
+    screen.print(listing)
+    for name, reason in drafted.left_out.items():
+        screen.print(f"left out: {name} ({reason})", markup=False)
+
+
+def _literal(text: str) -> str:
+    """Return a text so that the table shows it as it is."""
+    from rich.markup import escape
+
+    return escape(text)

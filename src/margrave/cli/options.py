@@ -1,0 +1,91 @@
+"""The options that commands share, each described once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_DATA, _TABLES, _BUDGET, _OUTPUT = "The private table", "The tables wanted", "The budget", "What is written"
+
+JobFile = Annotated[Path | None, typer.Option("--job", help="A TOML file with options; those given here override it.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+
+DataArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="DATA", help="CSV, Parquet or JSON file, glob, .duckdb file, or postgresql:// URL."),
+]
+TableOption = Annotated[
+    str | None, typer.Option("--table", help="The table of a database.", rich_help_panel=_DATA, show_default=False)
+]
+QueryOption = Annotated[str | None, typer.Option("--query", help="A query to a database.", rich_help_panel=_DATA)]
+PrivacyId = Annotated[
+    str | None,
+    typer.Option("--privacy-id", help="The column that says whose row it is.", rich_help_panel=_DATA),
+]
+Counts = Annotated[
+    str | None,
+    typer.Option("--counts", help="The column of counts, if rows are counts made elsewhere.", rich_help_panel=_DATA),
+]
+Counting = Annotated[
+    str | None, typer.Option("--counting", help="auto, fetch or push-down.", rich_help_panel=_DATA, show_default=False)
+]
+
+DomainFile = Annotated[
+    str | None, typer.Option("--domain", help="The domain file, declared and reviewed.", rich_help_panel=_TABLES)
+]
+KWay = Annotated[int | None, typer.Option("--kway", help="All tables of K attributes.", rich_help_panel=_TABLES)]
+UpTo = Annotated[int | None, typer.Option("--up-to", help="All tables of at most K.", rich_help_panel=_TABLES)]
+Tables = Annotated[
+    list[str] | None,
+    typer.Option("--tables", help="One table, as age,sex; may be given again.", rich_help_panel=_TABLES),
+]
+MaxCells = Annotated[
+    int | None, typer.Option("--max-cells", help="Leave out tables with more cells.", rich_help_panel=_TABLES)
+]
+
+Epsilon = Annotated[float | None, typer.Option("--epsilon", help="ε, together with --delta.", rich_help_panel=_BUDGET)]
+Delta = Annotated[float | None, typer.Option("--delta", help="δ; 1e-9 is usual.", rich_help_panel=_BUDGET)]
+Rho = Annotated[float | None, typer.Option("--rho", help="ρ of zCDP, instead of ε.", rich_help_panel=_BUDGET)]
+Contributions = Annotated[
+    int | None, typer.Option("--contributions", help="The most rows of one person.", rich_help_panel=_BUDGET)
+]
+LedgerFile = Annotated[
+    str | None, typer.Option("--ledger", help="The spending record of the data set.", rich_help_panel=_BUDGET)
+]
+CapEpsilon = Annotated[
+    float | None,
+    typer.Option("--cap-epsilon", help="Begin the ledger with this cap (at --delta).", rich_help_panel=_BUDGET),
+]
+CapRho = Annotated[float | None, typer.Option("--cap-rho", help="The same as ρ.", rich_help_panel=_BUDGET)]
+Objective = Annotated[
+    str | None,
+    typer.Option(
+        "--objective",
+        help="nonnegative (for method lnn), total_variance, table_variance or max_variance.",
+        rich_help_panel=_BUDGET,
+        show_default=False,
+    ),
+]
+Method = Annotated[
+    str | None,
+    typer.Option("--method", help="lnn (the default), mle, trunc or trunc+rescale.", rich_help_panel=_OUTPUT),
+]
+
+Out = Annotated[str | None, typer.Option("--out", help="The folder to write.", rich_help_panel=_OUTPUT)]
+Overwrite = Annotated[
+    bool | None, typer.Option("--overwrite", help="Replace a release that is there.", rich_help_panel=_OUTPUT)
+]
+Csv = Annotated[bool | None, typer.Option("--csv/--no-csv", help="Tables as CSV too.", rich_help_panel=_OUTPUT)]
+Report = Annotated[
+    bool | None, typer.Option("--report/--no-report", help="Write report.html beside it.", rich_help_panel=_OUTPUT)
+]
+Title = Annotated[str | None, typer.Option("--title", help="The title of the report.", rich_help_panel=_OUTPUT)]
+
+
+def named_tables(tables: list[str] | None) -> tuple[tuple[str, ...], ...] | None:
+    """Return the tables of ``--tables age,sex --tables age,region`` as tuples of names."""
+    if not tables:
+        return None
+    return tuple(tuple(name.strip() for name in text.split(",") if name.strip()) for text in tables)

@@ -1,0 +1,135 @@
+"""From measurements to a finished folder: reconstruct, report, save. Costs no budget and may be repeated."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from margrave.cli.job import Job
+from margrave.cli.screen import Tick
+from margrave.errors import JobError, ReleaseError
+
+if TYPE_CHECKING:
+    from margrave.measurements import Measurements
+    from margrave.release.release import Release
+    from margrave.workload import Workload
+
+_REPORT, _REGISTRY = "report.html", "registry.yaml"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be published, and where.
+
+    Attributes
+    ----------
+    folder
+        The folder to write.
+    method
+        How to reconstruct.
+    overwrite, csv, report, title
+        As the options of the command line.
+    """
+
+    folder: Path
+    method: str
+    overwrite: bool
+    csv: bool
+    report: bool
+    title: str | None
+
+    @classmethod
+    def of(cls, job: Job) -> Wish:
+        """Return the wish of a job."""
+        from margrave.release.reconstruct import METHODS
+
+        method = job.method or "lnn"
+        if method not in METHODS:
+            raise ReleaseError(f"no method {method!r} (there are {', '.join(METHODS)})")
+        report = job.report is None or job.report
+        return cls(Path(job.need("out")), method, bool(job.overwrite), bool(job.csv), report, job.title)
+
+    def check(self, workload: Workload, *others: Path) -> None:
+        """Refuse now what could not be written later, when the budget is spent."""
+        from margrave.release.store.saving import require_target
+
+        require_target(self.folder, overwrite=self.overwrite)
+        for file in others:
+            if os.path.lexists(file):
+                raise JobError(
+                    f"{file} is there: the measurements of a run that did not end; they are paid for. Make the release "
+                    f"from them (margrave reconstruct {file} …), or remove the file to spend anew"
+                )
+        if self.report:
+            from margrave.release.report.charts import require_packages
+
+            require_packages()
+        workload.require_memory(6.0, f"a release of {len(workload):,} tables")
+
+    def say(self, release: Release, screen: Console) -> None:
+        """Say where to look."""
+        screen.print(f"[bold]{len(release.workload):,} tables[/] in {self.folder}", highlight=False)
+        if self.report:
+            screen.print(f"report: {self.folder / _REPORT}")
+        if release.provenance is not None:
+            record = release.provenance
+            screen.print(f"spent: ε = {record.epsilon:.6g} at δ = {record.delta:.3g} (ρ = {float(record.rho):.6g})")
+        if release.solution is not None:
+            screen.print(
+                f"solved in {release.solution.steps} rounds, within {release.solution.gap:.0e} of the best fit"
+            )
+
+    def result(self, release: Release) -> dict[str, Any]:
+        """Return the same for a program."""
+        record, solution = release.provenance, release.solution
+        return {
+            "folder": str(self.folder),
+            "report": str(self.folder / _REPORT) if self.report else None,
+            "tables": len(release.workload),
+            "method": release.method,
+            "rho": None if record is None else float(record.rho),
+            "epsilon": None if record is None else record.epsilon,
+            "delta": None if record is None else record.delta,
+            "gap": None if solution is None else solution.gap,
+            "rounds": None if solution is None else solution.steps,
+        }
+
+
+def publish(noisy: Measurements, workload: Workload, wish: Wish, begin: Callable[[str], Tick]) -> Release:
+    """Reconstruct the tables and write the folder.
+
+    Parameters
+    ----------
+    noisy
+        The measurements.
+    workload
+        The tables wanted.
+    wish
+        What to publish and where.
+    begin
+        Begins a progress bar.
+    """
+    from margrave.release.reconstruct import reconstruct
+    from margrave.release.registry import registry_entry
+    from margrave.release.store.saving import save
+
+    options = {}
+    if wish.method == "lnn":
+        tick = begin("reconstructing")
+        # Not strict: after the budget is spent there is always a release, and it says how near to the best it is.
+        options = {"strict": False, "progress": lambda steps, gap: tick(steps, None)}
+    released = reconstruct(noisy, workload, method=wish.method, **options)  # type: ignore[arg-type]
+    documents = {}
+    if released.provenance is not None and released.provenance.private:
+        documents[_REGISTRY] = registry_entry(released)
+    if wish.report:
+        from margrave.release.report.page import report
+
+        documents[_REPORT] = report(released, title=wish.title)
+    save(released, wish.folder, overwrite=wish.overwrite, csv=wish.csv, documents=documents, progress=begin("writing"))
+    return released

@@ -1,0 +1,255 @@
+"""``margrave reproduce``: the paper's experiments, and ours, on public benchmark data. Not private."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+from rich.console import Console
+
+from margrave.errors import ExperimentError
+
+if TYPE_CHECKING:
+    from margrave.experiments.settings import Settings
+
+Number = TypeVar("Number", int, float)
+
+reproduce = typer.Typer(
+    name="reproduce",
+    help="Run the paper's experiments on public benchmark data. NOT PRIVATE: results are made with the true counts.",
+    no_args_is_help=True,
+)
+
+Data = Annotated[Path, typer.Option(help="Folder with NAME.csv.gz (codes 0, 1, …) and NAME-domain.json.")]
+Out = Annotated[Path, typer.Option(help="Folder of results; a run that was interrupted goes on where it stopped.")]
+Datasets = Annotated[str, typer.Option(help="Names, with commas between.")]
+Epsilons = Annotated[str, typer.Option(help="Privacy budgets, with commas between.")]
+Rounds = Annotated[str, typer.Option(help="Numbers of rounds, with commas between.")]
+Trials = Annotated[int, typer.Option(help="Draws of the noise at each setting.")]
+Methods = Annotated[str, typer.Option(help="Keys of methods, with commas between; all by default.")]
+Delta = Annotated[float, typer.Option(help="δ of the budgets.")]
+MaxSteps = Annotated[int, typer.Option(help="Rounds of the non-negative solver; errors have settled by the default.")]
+Repeat = Annotated[bool, typer.Option("--repeat", help="Let a table be chosen more than once, as the paper prints it.")]
+Seed = Annotated[int, typer.Option(help="From which the seed of every trial follows.")]
+Jobs = Annotated[int, typer.Option(help="Trials at once, each in a process; cores are shared out.")]
+LimitSeconds = Annotated[float, typer.Option(help="Time limit of one run of Private-PGM.")]
+LimitGb = Annotated[float, typer.Option(help="Memory limit of one run of Private-PGM, in gigabytes.")]
+Retry = Annotated[bool, typer.Option("--retry", help="Run again what ended without a result.")]
+Figures = Annotated[bool, typer.Option(help="Draw figures (extra report).")]
+
+_DATASETS, _EPSILONS, _ROUNDS = "titanic,adult,salary,nist-taxi", "0.1,0.31,1,3.16,10", "10,20,30"
+_OUT = Path("results")
+
+
+@reproduce.command("residual-planner")
+def residual_planner(
+    data: Data,
+    out: Out = _OUT,
+    datasets: Datasets = _DATASETS,
+    epsilons: Epsilons = _EPSILONS,
+    trials: Trials = 5,
+    methods: Methods = "",
+    delta: Delta = 1e-9,
+    max_steps: MaxSteps = 400,
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    retry: Retry = False,
+    figures: Figures = True,
+) -> None:
+    """Compare reconstructions of ResidualPlanner's measurements of all 3-way tables.
+
+    Example:  margrave reproduce residual-planner --data benchmarks/ --datasets titanic --trials 2
+    """
+    from margrave.experiments.settings import Settings
+
+    settings = Settings(
+        "residual-planner",
+        data,
+        datasets=_names(datasets),
+        epsilons=_numbers("epsilons", epsilons, float),
+        trials=trials,
+        methods=_names(methods),
+        delta=delta,
+        max_steps=max_steps,
+        seed=seed,
+        jobs=jobs,
+        retry=retry,
+    )
+    _run(settings, out, figures)
+
+
+@reproduce.command("mwem")
+def mwem(
+    data: Data,
+    out: Out = _OUT,
+    datasets: Datasets = _DATASETS,
+    epsilons: Epsilons = _EPSILONS,
+    rounds: Rounds = _ROUNDS,
+    trials: Trials = 5,
+    pgm_trials: Annotated[int, typer.Option(help="In how many of them to run Private-PGM too (extra pgm).")] = 1,
+    methods: Methods = "",
+    delta: Delta = 1e-9,
+    max_steps: MaxSteps = 400,
+    repeat: Repeat = False,
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    limit_seconds: LimitSeconds = 600.0,
+    limit_gb: LimitGb = 20.0,
+    retry: Retry = False,
+    figures: Figures = True,
+) -> None:
+    """Compare reconstructions of Scalable MWEM's measurements, Private-PGM among them.
+
+    Example:  margrave reproduce mwem --data benchmarks/ --datasets titanic --rounds 10 --pgm-trials 0
+    """
+    from margrave.experiments.settings import Settings
+
+    settings = Settings(
+        "mwem",
+        data,
+        datasets=_names(datasets),
+        epsilons=_numbers("epsilons", epsilons, float),
+        rounds=_numbers("rounds", rounds, int),
+        trials=trials,
+        methods=_names(methods),
+        pgm_trials=pgm_trials,
+        delta=delta,
+        max_steps=max_steps,
+        repeat=repeat,
+        seed=seed,
+        limit_seconds=limit_seconds,
+        limit_gb=limit_gb,
+        jobs=jobs,
+        retry=retry,
+    )
+    _run(settings, out, figures)
+
+
+@reproduce.command("pgm-table")
+def pgm_table(
+    data: Data,
+    out: Out = _OUT,
+    datasets: Datasets = _DATASETS,
+    epsilons: Epsilons = _EPSILONS,
+    rounds: Rounds = _ROUNDS,
+    trials: Trials = 1,
+    delta: Delta = 1e-9,
+    max_steps: MaxSteps = 400,
+    seed: Seed = 0,
+    jobs: Jobs = 1,
+    limit_seconds: LimitSeconds = 600.0,
+    limit_gb: LimitGb = 20.0,
+    retry: Retry = False,
+) -> None:
+    """Count in how many trials of Scalable MWEM Private-PGM runs within limits; its error beside ours.
+
+    It shares the file of results with "mwem": what was run there is not run again.
+
+    Example:  margrave reproduce pgm-table --data benchmarks/ --datasets titanic --limit-seconds 120
+    """
+    from margrave.experiments.settings import Settings
+
+    settings = Settings(
+        "mwem",
+        data,
+        datasets=_names(datasets),
+        epsilons=_numbers("epsilons", epsilons, float),
+        rounds=_numbers("rounds", rounds, int),
+        trials=trials,
+        methods=("ours", "private-pgm"),
+        pgm_trials=trials,
+        delta=delta,
+        max_steps=max_steps,
+        seed=seed,
+        limit_seconds=limit_seconds,
+        limit_gb=limit_gb,
+        jobs=jobs,
+        retry=retry,
+    )
+    _run(settings, out, figures=False)
+
+
+@reproduce.command("scaling")
+def scaling(
+    out: Out = _OUT,
+    attributes: Annotated[str, typer.Option(help="Numbers of attributes, with commas.")] = "10,20,30,50,70,100,150,200",
+    values: Annotated[int, typer.Option(help="Values of each attribute.")] = 10,
+    other_values: Annotated[str, typer.Option(help="Values of each of 20 attributes, a second series.")] = "2,5,20,40",
+    rows: Annotated[int, typer.Option(help="Rows, made up.")] = 20_000,
+    data: Annotated[Path | None, typer.Option(help="Not needed: rows are made up.", hidden=True)] = None,
+    figures: Figures = True,
+) -> None:
+    """Measure time and memory of every step against the number of attributes and of cells, on made-up rows.
+
+    Example:  margrave reproduce scaling --attributes 10,20,50
+    """
+    from margrave.experiments.figures import draw_scaling, require_altair
+    from margrave.experiments.pages import write_summary
+    from margrave.experiments.scaling import run_scaling, sizes
+
+    counts = _numbers("attributes", attributes, int)
+    others = _numbers("other-values", other_values, int) if other_values else ()
+    wanted = sizes(counts, values=values, other_values=others, rows=rows)
+    if figures:
+        require_altair()
+    with _progress() as advance:
+        found = run_scaling(wanted, out, progress=advance)
+    drawn = draw_scaling(found, out) if figures else []
+    _tell([*drawn, *write_summary(out)])
+
+
+def _run(settings: Settings, out: Path, figures: bool) -> None:
+    """Run an experiment, write its figures and the summary of the folder, and say where they are."""
+    from margrave.experiments.figures import draw_experiment, require_altair
+    from margrave.experiments.pages import NOT_PRIVATE, write_summary
+    from margrave.experiments.runs import results_file, run_experiment
+
+    if figures:
+        require_altair()
+    Console(stderr=True, soft_wrap=True).print(f"[bold red]{NOT_PRIVATE}[/]")
+    with _progress() as advance:
+        records = run_experiment(settings, out, progress=advance)
+    drawn = draw_experiment(records, settings.experiment, out) if figures else []
+    _tell([results_file(out, settings.experiment), *drawn, *write_summary(out)])
+
+
+def _tell(files: list[Path]) -> None:
+    """Say which files were written."""
+    console = Console(soft_wrap=True, highlight=False)
+    for file in files:
+        console.print(f"wrote {file}", markup=False)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int, str], None]]:
+    """Give a function that shows how many trials are done; on a terminal only."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def advance(done: int, total: int, what: str) -> None:
+            bar.update(task, completed=done, total=total, description=what)
+
+        yield advance
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Return what stands between commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _numbers(option: str, text: str, kind: Callable[[str], Number]) -> tuple[Number, ...]:
+    """Return the positive numbers that stand between commas."""
+    try:
+        found = tuple(kind(part) for part in _names(text))
+    except ValueError:
+        found = ()
+    if not found or not all(number > 0 for number in found):
+        raise ExperimentError(f"--{option} is {text!r}; give positive numbers with commas between, as in 1,10")
+    return found

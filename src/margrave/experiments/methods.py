@@ -1,0 +1,105 @@
+"""The methods that the experiments compare: how each plans, how it reconstructs, and how figures show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from margrave.errors import ExperimentError, suggestion
+from margrave.measurements import Measurements
+from margrave.planning.plan import Plan, plan
+from margrave.privacy.budget import Budget
+from margrave.release.reconstruct import reconstruct
+from margrave.release.release import Release
+from margrave.workload import Workload
+
+RESIDUAL_PLANNER, MWEM = "residual-planner", "mwem"
+# The one method that is not margrave's; it runs in a process of its own, under limits.
+PRIVATE_PGM = "private-pgm"
+OURS, PIPELINE, PAPER = "ours", "pipeline", "lnn-paper"
+PAPER_PLAN, OUR_PLAN = "paper", "ours"
+# Nothing but the defaults of `reconstruct`: what a user gets who knows nothing about weights.
+_OURS: Mapping[str, Any] = {"method": "lnn"}
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to get tables from measurements.
+
+    Attributes
+    ----------
+    key
+        What files and options call it.
+    label
+        What figures and tables call it.
+    colour
+        Its colour in figures; all of them can be told apart by colour-blind people.
+    options
+        What `reconstruct` is told.
+    plan
+        Which plan the measurements are made by (ResidualPlanner only).
+    """
+
+    key: str
+    label: str
+    colour: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    plan: str = PAPER_PLAN
+
+
+def _experiment(base: str, paper: Mapping[str, Any], *others: Method) -> dict[str, Method]:
+    """Return the methods of an experiment, in the order of figures and tables."""
+    methods = (
+        Method("mle", base, "#6B7280", {"method": "mle"}),
+        Method("trunc", "Trunc", "#CC79A7", {"method": "trunc"}),
+        Method("trunc+rescale", "Trunc+Rescale", "#E69F00", {"method": "trunc+rescale"}),
+        Method(PAPER, "GReM-LNN (paper)", "#56B4E9", {"method": "lnn", "weights": "paper", **paper}),
+        Method(OURS, "margrave", "#0072B2", _OURS),
+    )
+    return {method.key: method for method in (*methods, *others)}
+
+
+METHODS: dict[str, dict[str, Method]] = {
+    RESIDUAL_PLANNER: _experiment(
+        "ResidualPlanner",
+        {},
+        Method(PIPELINE, "margrave, own plan", "#D55E00", _OURS, plan=OUR_PLAN),
+    ),
+    MWEM: _experiment("Scalable MWEM (EMP)", {"eta": 40.0}, Method(PRIVATE_PGM, "Private-PGM", "#009E73")),
+}
+
+
+def find_methods(experiment: str, keys: list[str] | None) -> list[str]:
+    """Return the methods of an experiment by their keys, in the order of figures; all of them for None."""
+    known = METHODS[experiment]
+    for key in keys or ():
+        if key not in known:
+            raise ExperimentError(f"no method {key!r}{suggestion(key, known)} (there are {', '.join(known)})")
+    return [key for key in known if keys is None or key in keys]
+
+
+def make_plan(name: str, workload: Workload, budget: Budget) -> Plan:
+    """Return the paper's plan for a workload, or ours."""
+    objective = "total_variance" if name == PAPER_PLAN else "nonnegative"
+    return plan(workload, budget, contributions=1, objective=objective)
+
+
+def apply_method(method: Method, measurements: Measurements, workload: Workload, *, max_steps: int) -> Release:
+    """Return the tables of a workload by a method of margrave.
+
+    Parameters
+    ----------
+    method
+        One with options for `reconstruct`.
+    measurements
+        What was measured.
+    workload
+        The tables wanted.
+    max_steps
+        The most rounds of the non-negative solver; it need not have reached its tolerance by then.
+    """
+    options = dict(method.options)
+    if options["method"] == "lnn":
+        options |= {"strict": False, "max_steps": max_steps}
+    return reconstruct(measurements, workload, **options)

@@ -1,0 +1,88 @@
+"""``margrave domain``: whole runs."""
+
+import json
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from margrave.cli.app import run
+from margrave.domain import Domain
+
+PEOPLE = "name,age,sex\n" + "".join(f"person {k},{k % 70 + 18},{'FM'[k % 2]}\n" for k in range(100))
+
+
+@pytest.fixture
+def people(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text(PEOPLE, encoding="utf-8")
+    return path
+
+
+def test_a_draft_is_written_and_says_on_file_and_screen_what_it_is(people, tmp_path, capsys):
+    out = tmp_path / "domain.json"
+    assert run(["domain", str(people), "--out", str(out)]) == 0
+    shown = capsys.readouterr()
+    first = out.read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith('{"draft": "PRIVATE DRAFT, not for publication: these values were read from private data.')
+    assert shown.out.startswith("PRIVATE DRAFT, not for publication: these values were read from private data.")
+    assert "left out: name (an identifier: no value comes twice)" in shown.out
+    assert shown.err == ""
+    domain = Domain.read(out)
+    assert domain.unreviewed
+    assert domain.attributes == ("age", "sex")
+    assert (domain["sex"].labels, domain["age"].cuts) == (("F", "M"), (20, 30, 40, 50, 60, 70, 80))
+
+
+def test_an_existing_file_is_kept_unless_told_otherwise(people, tmp_path, capsys):
+    out = tmp_path / "domain.json"
+    out.write_text("mine", encoding="utf-8")
+    assert run(["domain", str(people), "--out", str(out)]) == 2
+    assert capsys.readouterr().err == (
+        f"error: {out} is there already; give another name, or --overwrite to replace it\n"
+    )
+    assert out.read_text(encoding="utf-8") == "mine"
+    assert run(["domain", str(people), "--out", str(out), "--overwrite"]) == 0
+    assert Domain.read(out).unreviewed
+
+
+def test_without_a_file_the_draft_goes_to_standard_output_alone(people):
+    done = subprocess.run([sys.executable, "-m", "margrave", "domain", str(people)], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["reviewed"] is False
+    assert "PRIVATE DRAFT" in done.stderr
+
+
+def test_columns_and_the_privacy_id(people, capsys):
+    assert run(["domain", str(people), "--columns", "sex, age", "--privacy-id", "sex"]) == 0
+    shown = capsys.readouterr()
+    assert Domain.from_json(shown.out).attributes == ("age",)
+    assert "left out: sex (the privacy id)" in shown.err
+
+
+def test_a_table_of_a_database(tmp_path, capsys):
+    import duckdb
+
+    path = tmp_path / "people.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE people AS SELECT 'F' AS sex UNION ALL SELECT 'M'")
+    assert run(["domain", str(path), "--table", "people"]) == 0
+    assert Domain.from_json(capsys.readouterr().out) == Domain.fromdict({"sex": ["F", "M"]})
+
+
+def test_hostile_names_and_labels_are_shown_as_they_are(tmp_path, capsys):
+    path = tmp_path / "people.parquet"
+    pq.write_table(pa.table({"[bold]sex[/]": ["[red]F", "[/]"], "[x]": pa.nulls(2)}), path)
+    assert run(["domain", str(path)]) == 0
+    shown = capsys.readouterr()
+    for text in ("[bold]sex[/]", "[red]F", "left out: [x]", "Left out: [x]."):
+        assert text in shown.err
+
+
+def test_a_table_of_nothing_but_texts_cannot_be_drafted(tmp_path, capsys):
+    path = tmp_path / "people.csv"
+    path.write_text("name\n" + "".join(f"person {k}\n" for k in range(100)), encoding="utf-8")
+    assert run(["domain", str(path)]) == 2
+    assert capsys.readouterr().err == "error: no column has few values or numbers; declare the domain by hand\n"

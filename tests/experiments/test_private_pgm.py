@@ -1,0 +1,119 @@
+"""Private-PGM: the problem it is given is the one that was measured, and its limits hold."""
+
+import fits
+import numpy as np
+import pytest
+
+from margrave.experiments import private_pgm as module
+from margrave.experiments.datasets import read_dataset
+from margrave.experiments.records import DONE, FAILED, MEMORY_LIMIT, TIME_LIMIT
+from margrave.experiments.runs import run_experiment
+from margrave.experiments.settings import Settings
+from margrave.measurements import Measurements
+
+
+@pytest.fixture(scope="module")
+def town(folder):
+    return read_dataset(folder, "town")
+
+
+def measured_tables(dataset, sets, variances, seed=0):
+    draw = np.random.default_rng(seed)
+    tables = []
+    for names, variance in zip(sets, variances, strict=True):
+        place = dataset.layout.places[dataset.workload.domain.positions(names)]
+        truth = dataset.layout.view(dataset.truth.astype(float), place)
+        tables.append((names, truth + draw.normal(scale=variance**0.5, size=truth.shape), variance))
+    return tables
+
+
+def test_least_squares_does_not_see_the_difference(town):
+    """Equation (1): for any consistent tables the two sums of squares differ by one constant."""
+    sets = [("age", "sex", "region"), ("age", "work", "income"), ("sex", "work", "income"), ()]
+    tables = measured_tables(town, sets, [4.0, 9.0, 25.0, 1.0])
+    problem = module.problem_of(Measurements.from_marginals(town.workload.domain, tables), town.workload)
+    assert [names for names, _, _ in problem.measured] == sets[:3]
+    assert [deviation for _, _, deviation in problem.measured] == pytest.approx([2.0, 3.0, 5.0])
+
+    def difference(seed):
+        people = np.random.default_rng(seed).gamma(0.3, size=town.workload.domain.shape)
+        people *= problem.total / people.sum()  # the total is given, so tables have it
+        raw = fitted = 0.0
+        for (names, noisy, variance), (_, flat, deviation) in zip(tables, problem.measured, strict=False):
+            axes = town.workload.domain.positions(names)
+            table = people.sum(axis=tuple(k for k in range(5) if k not in axes))
+            raw += ((table - noisy) ** 2).sum() / variance
+            fitted += ((table.ravel() - flat) ** 2).sum() / deviation**2
+        return raw - fitted
+
+    differences = [difference(seed) for seed in range(4)]
+    # Sums of squares of the order 1e5: rounding stays below 1e5 · 2⁻⁴⁰.
+    assert differences == pytest.approx([differences[0]] * 4, abs=1e-6)
+
+
+def test_the_total_is_at_least_one(town):
+    shape = (6, 2, 5)
+    noisy = Measurements.from_marginals(town.workload.domain, [(("age", "sex", "region"), -np.ones(shape), 1.0)])
+    assert module.problem_of(noisy, town.workload).total == 1.0
+
+
+@pytest.fixture
+def outcome(town, monkeypatch):
+    def run(fit, *, seconds=60.0, gigabytes=20.0):
+        monkeypatch.setattr(module, "require_mbi", lambda: None)
+        monkeypatch.setattr(module, "fit_in_process", fit)
+        noisy = Measurements.from_marginals(
+            town.workload.domain, measured_tables(town, [("age", "sex", "region")], [4.0])
+        )
+        limits = {"limit_seconds": seconds, "limit_gb": gigabytes}
+        return module.private_pgm(noisy, town.workload, town.layout, **limits)
+
+    return run
+
+
+def test_the_time_limit_holds(outcome):
+    found = outcome(fits.never_ends, seconds=2.0)
+    assert (found.status, found.note, found.marginals) == (TIME_LIMIT, "more than 2 s", None)
+    assert 2 < found.cost.seconds < 20
+
+
+def test_the_memory_limit_holds(outcome):
+    found = outcome(fits.takes_memory, gigabytes=0.3)
+    assert (found.status, found.note, found.marginals) == (MEMORY_LIMIT, "more than 0.3 GB", None)
+    assert 300 < found.cost.megabytes < 600
+
+
+def test_a_process_that_dies_and_one_that_gives_up_are_told_apart(outcome):
+    assert outcome(fits.dies).note == "its process ended with exit code -9"
+    assert outcome(fits.gives_up).note == "ValueError: no"
+    assert outcome(fits.gives_up).status == FAILED
+
+
+def test_tables_come_back_in_their_places(outcome, town):
+    found = outcome(fits.answers_uniformly)
+    assert found.status == DONE
+    for members in town.workload.positions:
+        view = town.layout.view(found.marginals, town.layout.places[members])
+        assert view.std() == pytest.approx(0, abs=1e-9)
+        assert view.sum() == pytest.approx(town.rows, rel=0.1)
+
+
+@pytest.mark.engines
+def test_private_pgm_on_made_up_data(folder, tmp_path):
+    """Where it runs, its error is about ours: it knows by maximum entropy what was not measured."""
+    pytest.importorskip("mbi", reason="Private-PGM is the package mbi, of the extra pgm")
+    settings = Settings(
+        "mwem",
+        folder,
+        datasets=("town",),
+        epsilons=(1.0,),
+        rounds=(3,),
+        trials=1,
+        methods=("mle", "ours", "private-pgm"),
+        limit_seconds=300,
+    )
+    records = {record.method: record for record in run_experiment(settings, tmp_path)}
+    assert records["private-pgm"].status == DONE, records["private-pgm"].note
+    assert records["private-pgm"].l1 < records["mle"].l1
+    assert 0.4 < records["private-pgm"].l1 / records["ours"].l1 < 1.6
+    assert (records["private-pgm"].limit_seconds, records["private-pgm"].limit_gb) == (300, 20)
