@@ -1,0 +1,260 @@
+"use strict";
+/* The pickers of the report: choose a table, show it as numbers, heat map and error bars. Labels are free text and enter
+   the page as text only. */
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const at = (id) => document.getElementById(id);
+  const { attributes, tables, words } = data;
+  const leftOut = new Set(data.leftOut);
+  const NONE = -1;
+  /* Charts of more lines than this are no longer read; the table is there for them. */
+  const MOST_DRAWN = 130;
+  const first = data.first.split(",").map(Number);
+  const state = { row: first[0], column: first[1] ?? NONE, only: NONE, value: 0, measure: "count", bar: 0 };
+
+  const key = (positions) => [...positions].sort((a, b) => a - b).join(",");
+  const has = (positions) => Object.hasOwn(tables, key(positions));
+  const size = (position) => attributes[position].labels.length;
+  const label = (position, code) => attributes[position].labels[code] || "(empty)";
+  const labels = (position) => attributes[position].labels.map((_, code) => label(position, code));
+  const name = (position) => attributes[position].name;
+
+  /* One cell of the table over the attributes of `codes`, a Map from position to code; nothing where it is not here. */
+  function cell(codes) {
+    const positions = [...codes.keys()].sort((a, b) => a - b);
+    if (!has(positions)) return null;
+    const table = tables[key(positions)];
+    let place = 0;
+    for (const position of positions) place = place * size(position) + codes.get(position);
+    const part = (column) => (table[column] ? table[column][place] : null);
+    return { count: part("count"), estimate: part("estimate"), low: part("low"), high: part("high"), margin: table.margin ?? null };
+  }
+
+  /* The attributes and codes that are picked: a row or column of NONE stands for all of its values. */
+  function pick(row, column) {
+    const codes = new Map();
+    if (row !== NONE) codes.set(state.row, row);
+    if (column !== NONE && state.column !== NONE) codes.set(state.column, column);
+    if (state.only !== NONE) codes.set(state.only, state.value);
+    return cell(codes);
+  }
+
+  const wholes = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+  const fine = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+  const shown = (value) => (value === null ? "–" : wholes.format(value).replace("-", "−"));
+  const end = (value) => (Number.isInteger(value) ? wholes : fine).format(value);
+  const between = (one) => (one && one.low !== null ? `${end(one.low)} to ${end(one.high)}` : "");
+  const measured = (one) => (one ? one[state.measure] ?? null : null);
+
+  function option(value, text, disabled) {
+    const element = new Option(text, String(value));
+    element.disabled = Boolean(disabled);
+    return element;
+  }
+
+  function fill(select, options, chosen) {
+    select.replaceChildren(...options);
+    select.value = String(chosen);
+  }
+
+  const every = attributes.map((_, position) => position).filter((position) => size(position) && has([position]));
+
+  /* What can stand in the columns beside a row; pairs that stayed in the folder are named and cannot be picked. */
+  function columnOptions() {
+    const others = every.filter((other) => other !== state.row);
+    const pairs = others.filter((other) => has([state.row, other]) || leftOut.has(key([state.row, other])));
+    return [option(NONE, "none"), ...pairs.map((other) => {
+      const here = has([state.row, other]);
+      return option(other, here ? name(other) : `${name(other)} (in the folder)`, !here);
+    })];
+  }
+
+  function onlyOptions() {
+    const base = [state.row, state.column].filter((position) => position !== NONE);
+    const thirds = every.filter((other) => !base.includes(other) && has([...base, other]));
+    return [option(NONE, "anything"), ...thirds.map((other) => option(other, name(other)))];
+  }
+
+  const labelOptions = (position) => attributes[position].labels.map((_, code) => option(code, label(position, code)));
+  const allowed = (options, value) => options.some((one) => one.value === String(value) && !one.disabled);
+
+  /* Keep what was picked where it still exists, and offer what exists now. */
+  function offer() {
+    fill(at("rows"), every.map((position) => option(position, name(position))), state.row);
+    const columns = columnOptions();
+    if (!allowed(columns, state.column)) state.column = Number(columns.find((one, i) => i && !one.disabled)?.value ?? NONE);
+    fill(at("columns"), columns, state.column);
+    const thirds = onlyOptions();
+    if (!allowed(thirds, state.only)) [state.only, state.value] = [NONE, 0];
+    fill(at("only"), thirds, state.only);
+    at("value-picker").hidden = state.only === NONE;
+    if (state.only !== NONE) fill(at("value"), labelOptions(state.only), state.value);
+    at("turn").disabled = state.column === NONE;
+    at("bars-picker").hidden = state.column === NONE;
+    if (state.bar >= size(state.row)) state.bar = 0;
+    fill(at("bars-row"), [option(NONE, "all rows together"), ...labelOptions(state.row)], state.bar);
+  }
+
+  function element(tag, text, options = {}) {
+    const made = document.createElement(tag);
+    if (text !== undefined) made.append(text);
+    return Object.assign(made, options);
+  }
+
+  function heading(text, scope, className = "") {
+    const isolated = element("bdi", text);
+    return element("th", isolated, { scope, className });
+  }
+
+  function numberCell(one, className = "") {
+    const value = measured(one);
+    const made = element("td", shown(value), { className: value !== null && value < 0 ? `${className} below` : className });
+    const interval = between(one);
+    if (interval) made.append(element("span", interval));
+    return made;
+  }
+
+  const filterText = () => (state.only === NONE ? "" : `, only ${name(state.only)} = ${label(state.only, state.value)}`);
+
+  function title() {
+    const columns = state.column === NONE ? "" : ` by ${name(state.column)}`;
+    return `${name(state.row)}${columns}${filterText()}`;
+  }
+
+  function showTable() {
+    const columns = state.column === NONE ? [] : attributes[state.column].labels.map((_, code) => code);
+    const head = element("tr");
+    head.append(heading(name(state.row), "col"), ...columns.map((code) => heading(label(state.column, code), "col")));
+    head.append(heading("all", "col", "sum"));
+    const body = element("tbody");
+    for (let row = 0; row <= size(state.row); row += 1) {
+      const last = row === size(state.row);
+      const code = last ? NONE : row;
+      const line = element("tr", undefined, { className: last ? "sum" : "" });
+      line.append(heading(last ? "all" : label(state.row, row), "row"));
+      line.append(...columns.map((column) => numberCell(pick(code, column))), numberCell(pick(code, NONE), "sum"));
+      body.append(line);
+    }
+    const intervals = between(pick(NONE, NONE)) || between(pick(0, columns.length ? 0 : NONE)) ? ", with 95 % intervals" : "";
+    const caption = element("caption", `${title()}: ${words[state.measure]}${intervals}`);
+    const table = element("table", caption, { className: "cells" });
+    const top = element("thead", head);
+    table.append(top, body);
+    at("table").replaceChildren(table);
+    at("note").textContent = tables[key([state.row, state.column, state.only].filter((one) => one !== NONE))].note || words.totals;
+    at("announcement").textContent = `Table: ${title()}, ${words[state.measure]}`;
+  }
+
+  const colour = (variable) => getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
+  /* `ast` reads expressions without eval, which the page forbids. */
+  const settings = { renderer: "svg", actions: false, ast: true, hover: false };
+  const charts = { heat: { latest: 0, drawn: Promise.resolve(null) }, bars: { latest: 0, drawn: Promise.resolve(null) } };
+
+  /* Draw one chart after the other in its place, and of those that wait only the last. */
+  function embed(id, specification, lists, cells, about) {
+    at(id).setAttribute("aria-label", about);
+    specification.datasets = { cells };
+    for (const parameter of specification.params) parameter.value = lists[parameter.name];
+    specification.width = "container";
+    specification.autosize = { type: "fit-x", contains: "padding" };
+    const chart = charts[id];
+    chart.latest += 1;
+    const mine = chart.latest;
+    chart.drawn = chart.drawn.then((before) => {
+      if (mine !== chart.latest) return before;
+      before?.finalize();
+      return vegaEmbed(at(id), specification, settings);
+    });
+  }
+
+  /* The height of so many lines: comfortable for few, and not endless for many. */
+  const height = (count) => Math.min(1200, count * Math.max(9, Math.min(30, 620 / count)));
+
+  function showHeatMap() {
+    const hidden = state.column === NONE || Math.max(size(state.row), size(state.column)) > MOST_DRAWN;
+    at("heat-figure").hidden = hidden;
+    charts.heat.latest += 1;
+    if (hidden) return;
+    const cells = [];
+    for (let row = 0; row < size(state.row); row += 1) {
+      for (let column = 0; column < size(state.column); column += 1) {
+        const one = pick(row, column);
+        cells.push({
+          row, rowLabel: label(state.row, row), column, columnLabel: label(state.column, column),
+          value: Math.max(0, measured(one) ?? 0), text: shown(measured(one)), between: between(one) || "none",
+        });
+      }
+    }
+    const specification = structuredClone(data.charts.heatMap);
+    specification.encoding.color.scale.range = [colour("--heat-low"), colour("--heat-middle"), colour("--heat-high")];
+    specification.height = height(size(state.row));
+    const axis = specification.encoding.x.axis;
+    const short = labels(state.column).every((text) => text.length <= 3);
+    if (short) axis.labelAngle = 0;
+    /* Slanted labels have boxes that overlap while their letters do not. */
+    axis.labelOverlap = short || size(state.column) > 25 ? "greedy" : false;
+    const lists = { rows: labels(state.row), columns: labels(state.column) };
+    embed("heat", specification, lists, cells, `Heat map of ${title()}; the numbers are in the table below`);
+  }
+
+  function showBars() {
+    const along = state.column === NONE ? state.row : state.column;
+    at("bars-figure").hidden = size(along) > MOST_DRAWN;
+    charts.bars.latest += 1;
+    if (size(along) > MOST_DRAWN) return;
+    const cells = attributes[along].labels.map((_, code) => {
+      const one = state.column === NONE ? pick(code, NONE) : pick(state.bar, code);
+      const ends = one && one.margin !== null ? { from: one.estimate - one.margin, to: one.estimate + one.margin } : {};
+      return { ...one, ...ends, row: code, rowLabel: label(along, code), text: shown(one?.count ?? null), between: between(one) || "none" };
+    });
+    const specification = structuredClone(data.charts.errorBars);
+    /* A layer without numbers is left out; so are diamonds where there is one product only. */
+    const fields = Object.keys(words.key).filter((field) => cells.some((one) => (one[field] ?? null) !== null));
+    const kept = fields.filter((field) => data.twoProducts || field !== "count" || fields.length === 1);
+    specification.layer = specification.layer.filter((layer) => kept.includes(layer.encoding.x.field));
+    const legend = kept.map((field) => words.key[field]).join(", ");
+    at("bars-key").textContent = `${legend.charAt(0).toUpperCase()}${legend.slice(1)}.`;
+    specification.height = height(size(along));
+    const row = state.column === NONE || state.bar === NONE ? "" : `, ${name(state.row)} = ${label(state.row, state.bar)}`;
+    embed("bars", specification, { rows: labels(along) }, cells, `Error bars of ${name(along)}${row}${filterText()}; the numbers are in the table below`);
+  }
+
+  function show() {
+    offer();
+    showTable();
+    showHeatMap();
+    showBars();
+  }
+
+  function follow(id, change) {
+    at(id).addEventListener("change", (event) => {
+      change(Number(event.target.value));
+      show();
+    });
+  }
+
+  follow("rows", (value) => {
+    if (value === state.column) state.column = state.row;
+    [state.row, state.bar] = [value, 0];
+  });
+  follow("columns", (value) => { state.column = value; });
+  follow("only", (value) => { [state.only, state.value] = [value, 0]; });
+  follow("value", (value) => { state.value = value; });
+  follow("bars-row", (value) => { state.bar = value; });
+  at("turn").addEventListener("click", () => {
+    [state.row, state.column, state.bar] = [state.column, state.row, 0];
+    show();
+  });
+  for (const radio of document.querySelectorAll("input[name=measure]")) {
+    radio.addEventListener("change", () => {
+      state.measure = radio.value;
+      show();
+    });
+  }
+  at("pickers").addEventListener("submit", (event) => event.preventDefault());
+  at("measures").hidden = !data.twoProducts;
+  at("pickers").hidden = false;
+  at("charts").hidden = false;
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { showHeatMap(); showBars(); });
+  show();
+})();

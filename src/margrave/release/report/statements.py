@@ -1,0 +1,262 @@
+"""What a report says about the tables, in sentences: what they are, how exact, and how to use them.
+
+Written for readers who know neither statistics nor this project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from margrave.release.release import CONSISTENT, Release
+from margrave.release.report.findings import Findings
+from margrave.release.report.wording import (
+    counted,
+    equal_or_near,
+    order_name,
+    percent,
+    power_of_ten,
+    rounded_up,
+    short,
+    whole,
+)
+
+# What a method is called in the middle of a sentence: its tables, and one number of them.
+PRODUCTS = {
+    "lnn": ("non-negative counts", "non-negative count"),
+    "mle": ("unbiased estimates", "unbiased estimate"),
+    "trunc": ("truncated counts", "truncated count"),
+    "trunc+rescale": ("truncated and rescaled counts", "truncated and rescaled count"),
+}
+# Shares of the budget below it come from rounding the noise up, and need no words.
+_REMAINDER = 0.0005
+
+
+def noun(release: Release) -> str:
+    """Return what the tables count: people where each has one row, and records otherwise."""
+    record = release.provenance
+    return "people" if record is not None and record.contributions == 1 else "records"
+
+
+def estimates(release: Release) -> str:
+    """Return what the maximum-likelihood tables are called: unbiased unless choices depended on the noise."""
+    adaptive = release.provenance is not None and release.provenance.adaptive
+    return "estimates" if adaptive else "unbiased estimates"
+
+
+def lede(release: Release) -> str:
+    """Return the first sentence of the page."""
+    tables = counted(len(release.workload), "table")
+    agree = ", all in agreement with each other" if release.method in CONSISTENT and len(release.workload) > 1 else ""
+    if release.provenance is None:
+        return f"{tables} of counts{agree}, made from noisy numbers of unknown origin."
+    if not release.provenance.private:
+        return f"{tables} of counts{agree}, with the noise of an experiment. This page says how large it is."
+    protects = "Random noise in every number protects each person in the data; this page says how well."
+    return f"{tables} of counts{agree}. {protects}"
+
+
+def what(release: Release) -> str:
+    """Return which tables there are."""
+    sets = release.workload.sets
+    orders = sorted({len(names) for names in sets})
+    spoken = " and ".join([", ".join(_of(order) for order in orders[:-1]), _of(orders[-1])][len(orders) == 1 :])
+    domain = release.workload.domain
+    return (
+        f"The release holds {counted(len(sets), 'table')} {spoken}, {counted(release.workload.cells, 'cell')} in all, "
+        f"over {counted(len(domain), 'attribute')}. Every table inside one of these can be asked for as well."
+    )
+
+
+def _of(order: int) -> str:
+    return "of the total" if order == 0 else f"of {counted(order, 'attribute')}"
+
+
+def products(release: Release, findings: Findings) -> list[str]:
+    """Return which two numbers stand in a cell, and what each is good for."""
+    unbiased = _unbiased(release, findings)
+    said = {
+        "mle": [unbiased],
+        "lnn": [
+            "There are two numbers for each cell. " + unbiased,
+            "The non-negative count is made from the same noisy measurements: of all tables that agree with each other "
+            "and have no cell below zero, those nearest to the measurements. It is nearer to the truth on the whole, "
+            "but it is not unbiased, and the interval is not its own.",
+        ],
+    }.get(
+        release.method,
+        [
+            "There are two numbers for each cell. " + unbiased,
+            "The truncated count is the same with zero in place of what is below zero"
+            + (", each table then scaled to the estimated total" if release.method == "trunc+rescale" else "")
+            + ". Tables truncated one by one do not agree with each other.",
+        ],
+    )
+    return [*said, *_missing(release, findings)]
+
+
+def _unbiased(release: Release, findings: Findings) -> str:
+    """Return what the unbiased estimate is."""
+    negative = " It can fall below zero, because the noise can."
+    if release.provenance is not None and release.provenance.adaptive:
+        return "The estimate of a cell is what the measurements say if nothing else is asked of it." + negative
+    symmetric = "The unbiased estimate of a cell is as often too high as too low"
+    if all(one.margins is None for one in findings.orders):
+        return symmetric + "." + negative
+    known = ", and its error is known exactly: its 95 % interval covers the true count 19 times in 20."
+    return symmetric + known + negative
+
+
+def _missing(release: Release, findings: Findings) -> list[str]:
+    """Return what is said where error bars are missing."""
+    said = []
+    if release.provenance is not None and release.provenance.adaptive:
+        said.append(
+            "No intervals are given: what was measured was chosen in view of earlier noise, and no standard error that "
+            "ignores this would be right."
+        )
+    if findings.undetermined:
+        tables = counted(len(release.workload), "table")
+        said.append(
+            f"Not determined by what was measured: {findings.undetermined:,} of {tables}. "
+            "Part of each was filled in without knowledge; it has no unbiased estimate and no interval."
+        )
+    return said
+
+
+def facts(release: Release, findings: Findings) -> list[dict[str, str]]:
+    """Return the few numbers at the top of the page."""
+    record, word = release.provenance, noun(release)
+    total = findings.total if findings.unbiased_total is None else findings.unbiased_total
+    margin = "" if findings.total_margin is None else f"± {whole(findings.total_margin)}"
+    told = [
+        ("Tables", f"{len(release.workload):,}", f"with {release.workload.cells:,} cells"),
+        (f"{word.capitalize()} counted, estimated", whole(total), margin),
+    ]
+    if record is not None and not record.private:
+        told.append(("Privacy", "none", "the noise was not private"))
+    elif record is not None:
+        stated = f"at δ = {power_of_ten(record.delta)}"
+        told.append(("Privacy loss, at most", f"ε = {rounded_up(record.epsilon)}", stated))
+    widest = next((one for one in reversed(findings.orders) if one.margins is not None and one.order), None)
+    if widest is not None and widest.margins is not None:
+        told.append((f"95 % margin of a cell, {order_name(widest.order)}", f"± {short(widest.margins.median)}", word))
+    return [{"name": name, "value": value, "unit": unit} for name, value, unit in told]
+
+
+def exactness(release: Release, findings: Findings) -> str:
+    """Return how large the errors are."""
+    known = [one for one in findings.orders if one.margins is not None]
+    if not known:
+        return "The errors of these tables are not known, so no margins are given."
+    last = known[-1]
+    margin = "" if last.margins is None else short(last.margins.median)
+    return (
+        "The noise is the only error that the release adds, and its size is known exactly. It does not depend on how "
+        f"large a count is: in {_typical(last.order)}, 95 of 100 unbiased cells are within {margin} {noun(release)} of "
+        "the true count, be that 10 or 10,000. So large counts are exact in proportion, and small ones are not."
+    )
+
+
+def _typical(order: int) -> str:
+    return "the total" if order == 0 else f"a typical table of {order_name(order)}"
+
+
+def remainder(release: Release, findings: Findings) -> str:
+    """Return where the rest of the budget went; nothing if there is none to speak of."""
+    if findings.remainder is None or findings.remainder < _REMAINDER:
+        return ""
+    chosen = release.provenance is not None and release.provenance.adaptive
+    why = "choosing which tables to measure" if chosen else "measurements that this release does not use"
+    return f"Another {percent(findings.remainder)} went into {why}."
+
+
+def below_zero(release: Release, findings: Findings) -> list[str]:
+    """Return what non-negativity did to the tables."""
+    known = [one for one in findings.orders if one.negative is not None]
+    if not known:
+        return ["The measurements determine none of these tables, so there are no unbiased estimates to compare with."]
+    last = known[-1]
+    if not any(one.negative or one.distance for one in known):
+        return ["The noise can push small counts below zero. Here it did not, and nothing had to be changed."]
+    said = [
+        "The noise pushes counts down as often as up, and small ones below zero. Of the unbiased cells of "
+        f"{'the total' if last.order == 0 else 'tables of ' + order_name(last.order)}, "
+        f"{percent(last.negative or 0)} are below zero. No true count is; but simply to cut them off would make sums "
+        "too high."
+    ]
+    if release.method == "mle":
+        return [*said, "This release keeps them: its counts are the unbiased estimates themselves."]
+    moved = (
+        f"In the published counts no cell is below zero. That moves a cell of these tables by "
+        f"{short(last.distance or 0)} {noun(release)} on average"
+    )
+    said.append(moved + (f"; the noise itself moves it by {short(last.noise)}." if last.noise is not None else "."))
+    if findings.unbiased_total is not None:
+        said.append(
+            f"The total is {whole(findings.total)} in the published counts and {whole(findings.unbiased_total)} by the "
+            "unbiased estimate."
+        )
+    return said
+
+
+def carried(left_out: Sequence[int]) -> str:
+    """Return which tables the page does not carry, and where they are."""
+    missing = [f"{counted(count, 'table')} of {order_name(order)}" for order, count in enumerate(left_out, 1) if count]
+    if not missing:
+        return "This page carries every table of up to three attributes; the folder of the release holds all as files."
+    return (
+        f"To keep this page small, {' and '.join(missing)} were left out of it. The folder of the release holds them, "
+        "with all others, as files."
+    )
+
+
+def citation(title: str, release: Release) -> str:
+    """Return how to cite the release."""
+    record = release.provenance
+    version = "" if record is None else f", version {record.version}"
+    named = title.rstrip(".") + ". "
+    if record is None:
+        return f"{named}Cross-tabulations from noisy numbers of unknown origin, reconstructed with margrave{version}."
+    if not record.private:
+        return f"{named}Experiment without privacy (seeded noise), made with margrave{version}. Not for publication."
+    promise = f"ε = {rounded_up(record.epsilon)}, δ = {power_of_ten(record.delta)}, {equal_or_near('ρ', record.rho)}"
+    return f"{named}Cross-tabulations under differential privacy ({promise}), made with margrave{version}."
+
+
+def reuse(release: Release) -> list[str]:
+    """Return advice to those who use the numbers."""
+    product = PRODUCTS[release.method][0]
+    said = [
+        "When you quote a number, say that it comes from a release with noise, and give its interval if it has one.",
+        "For sums, averages and models use the unbiased estimates. The margins of single cells do not add up to the "
+        "margin of their sum: take the table of just the attributes you need, which holds the sum with a margin of its "
+        "own.",
+    ]
+    if release.method != "mle":
+        said.append(f"For maps, lists and displays, where a count below zero would be absurd, use the {product}.")
+    return [
+        *said,
+        "Nothing you do with these tables can weaken the guarantee, nor does using them again cost any privacy.",
+        "The folder of the release holds every table, the noisy measurements, the codebook and a record of the "
+        "guarantee, in open formats. The licence is for the custodian of the data to state.",
+    ]
+
+
+def record_rows(release: Release) -> list[tuple[str, str]]:
+    """Return the record of how the release was made, for specialists."""
+    rows = [("Tables by", release.method), ("Workload", repr(release.workload))]
+    record, solution = release.provenance, release.solution
+    if record is not None:
+        rows += [
+            ("Mechanism", record.mechanism),
+            ("Guarantee", f"ρ-zCDP with ρ = {record.rho}"),
+            ("Stated as", f"(ε, δ) = ({record.epsilon!r}, {record.delta!r})"),
+            ("Neighbours", record.neighbours),
+            ("Contributions", f"{record.contributions:,}, {record.contributions_bounded}"),
+            ("Sampler", record.sampler),
+            ("Private noise", "yes" if record.private else "NO"),
+            ("Measured by", f"margrave {record.version}"),
+        ]
+    if solution is not None:
+        rows += [("Solver", f"{solution.status.value}; {solution.steps:,} rounds, relative gap {solution.gap:.1e}")]
+    return rows

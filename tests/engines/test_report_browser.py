@@ -1,0 +1,218 @@
+"""The report in a real browser: no request, no complaint, pickers by mouse and by keyboard; pictures of it."""
+
+import json
+
+import numpy as np
+import pytest
+from browser import Chromium
+
+from margrave.domain import Attribute, Domain
+from margrave.measurements import Measurements, Provenance, Step
+from margrave.release.reconstruct import reconstruct
+from margrave.release.report.page import write_report
+from margrave.workload import Workload
+
+pytestmark = pytest.mark.engines
+
+HOSTILE = "</script><script>window.broken = 1</script><img src=x onerror='window.broken = 2'>"
+DOMAIN = Domain(
+    [
+        Attribute("age", cuts=(17, 34, 49, 64, 79)),
+        Attribute("district", labels=("old town", "harbour", "hill", "north", "a very long name of a district indeed")),
+        Attribute("sex", labels=("female", "male")),
+        Attribute(HOSTILE, labels=(HOSTILE, "__proto__", "", "constructor", "\u202eright to left")),
+    ],
+    description="a made-up place",
+)
+WORKLOAD = Workload.all_kway(DOMAIN, 3)
+TAB, DOWN, SPACE = ("Tab", 9), ("ArrowDown", 40), (" ", 32, " ")
+FACES = [(1280, 900, "light"), (1280, 900, "dark"), (360, 740, "light"), (360, 740, "dark")]
+
+
+def record(private=True):
+    return Provenance(
+        mechanism="made up",
+        steps=(Step("all", 1),),
+        rho=1,
+        epsilon=3.5,
+        delta=1e-9,
+        contributions=1,
+        sampler="none",
+        private=private,
+        version="0",
+    )
+
+
+def release(*, private=True, method="lnn"):
+    generator = np.random.default_rng(5)
+    tables = [
+        (
+            n,
+            generator.gamma(0.5, 90, [DOMAIN[k].size for k in n]) + generator.normal(0, 9, [DOMAIN[k].size for k in n]),
+            81.0,
+        )
+        for n in WORKLOAD
+    ]
+    noisy = Measurements.from_marginals(DOMAIN, tables).with_provenance(record(private))
+    return reconstruct(noisy, WORKLOAD, method=method)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with Chromium(tmp_path_factory.mktemp("chromium")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    file = tmp_path_factory.mktemp("report") / "report.html"
+    write_report(release(), file)
+    return file.as_uri()
+
+
+@pytest.fixture
+def page(browser, address):
+    opened = browser.page(address, width=1280, height=900)
+    opened.wait_until("document.querySelectorAll('#heat svg, #bars svg').length === 2")
+    yield opened
+    opened.close()
+
+
+def caption(page):
+    return page.evaluate("document.querySelector('#table caption').textContent")
+
+
+def complaints(page):
+    said = [entry["entry"]["text"] for entry in page.events("Log.entryAdded")]
+    said += [str(call["args"]) for call in page.events("Runtime.consoleAPICalled")]
+    return said + [str(thrown) for thrown in page.events("Runtime.exceptionThrown")]
+
+
+def test_loads_without_a_request_and_without_a_complaint(page, address):
+    asked = [event["request"]["url"] for event in page.events("Network.requestWillBeSent")]
+    assert asked == [address]
+    assert complaints(page) == []
+
+
+def test_hostile_labels_stay_text(page):
+    page.evaluate("(() => { for (const one of document.querySelectorAll('details')) one.open = true; })()")
+    page.evaluate(
+        "(() => { const s = document.getElementById('rows'); s.value = '3'; s.dispatchEvent(new Event('change')); })()"
+    )
+    assert page.evaluate("document.querySelector('#table tbody th').textContent") == HOSTILE
+    assert page.evaluate("[...document.querySelectorAll('#table tbody th')].map(e => e.textContent)")[:4] == [
+        HOSTILE,
+        "__proto__",
+        "(empty)",
+        "constructor",
+    ]
+    assert page.evaluate("typeof window.broken") == "undefined"
+    assert page.evaluate("document.querySelectorAll('img, iframe, object, link').length") == 0
+    assert complaints(page) == []
+
+
+def test_every_pair_and_every_third_attribute_can_be_picked(page):
+    page.evaluate(
+        "(() => { window.pickAs = (id, value) => { const s = document.getElementById(id); s.value = value;"
+        " s.dispatchEvent(new Event('change')); return s.value === value; }; })()"
+    )
+    for row in range(4):
+        assert page.evaluate(f"pickAs('rows', '{row}')")
+        for column in range(4):
+            if column != row:
+                assert page.evaluate(f"pickAs('columns', '{column}')")
+                thirds = page.evaluate("[...document.getElementById('only').options].map(o => Number(o.value))")
+                assert thirds == [-1, *(other for other in range(4) if other not in (row, column))]
+        assert page.evaluate("pickAs('columns', '-1')")
+        assert page.evaluate("document.getElementById('heat-figure').hidden")
+    assert complaints(page) == []
+
+
+def test_numbers_are_those_of_the_release(page):
+    wanted = release().table("age", "district", "sex")
+    page.evaluate(
+        "(() => { const pick = (id, value) => { const s = document.getElementById(id); s.value = value;"
+        " s.dispatchEvent(new Event('change')); }; pick('rows', '1'); pick('columns', '0'); pick('only', '2');"
+        " pick('value', '1'); })()"
+    )
+    shown = page.evaluate(
+        "[...document.querySelectorAll('#table tbody tr')].map(row => [...row.querySelectorAll('td')].map("
+        "cell => [cell.firstChild.data, cell.querySelector('span').textContent]))"
+    )
+    for district in range(5):
+        for age in range(6):
+            count = f"{round(wanted.values[age, district, 1]):,}"
+            low, high = wanted.ci_low[age, district, 1], wanted.ci_high[age, district, 1]
+            assert shown[district][age] == [count, f"{low:,.0f} to {high:,.0f}"]
+
+
+def test_pickers_work_by_mouse(page):
+    before = caption(page)
+    assert before.startswith("age by district")
+    page.click("#turn")
+    assert caption(page).startswith("district by age")
+    page.click("input[value=estimate]")
+    assert "unbiased estimates" in caption(page)
+    assert page.evaluate("document.getElementById('announcement').textContent").startswith("Table: district by age")
+
+
+def test_pickers_work_by_keyboard_alone(page):
+    page.press(*TAB)
+    assert page.evaluate("document.activeElement.className") == "skip"
+    for _ in range(60):
+        if page.evaluate("document.activeElement.id") == "columns":
+            break
+        page.press(*TAB)
+    assert page.evaluate("document.activeElement.id") == "columns"
+    page.press(*DOWN)
+    page.wait_until("document.querySelector('#table caption').textContent.startsWith('age by sex')")
+    assert page.evaluate("document.activeElement.id") == "columns"
+    page.press(*TAB)
+    page.press(*SPACE)
+    page.wait_until("document.querySelector('#table caption').textContent.startsWith('sex by age')")
+
+
+def test_every_control_has_a_name(page):
+    controls = "[...document.querySelectorAll('select, input, button')]"
+    assert page.evaluate(f"{controls}.every(one => one.labels?.length || one.textContent.trim())")
+    assert page.evaluate("[...document.querySelectorAll('[role=img], [role=region]')].every(e => e.ariaLabel)")
+
+
+@pytest.mark.parametrize(("width", "height", "scheme"), FACES)
+def test_fits_the_screen_and_is_kept_as_a_picture(browser, address, tmp_path, width, height, scheme):
+    page = browser.page(address, width=width, height=height, scheme=scheme)
+    page.wait_until("document.querySelectorAll('#heat svg, #bars svg').length === 2")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.screenshot(tmp_path / f"report-{width}-{scheme}.png")
+    assert complaints(page) == []
+    page.close()
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_an_insecure_release_cannot_be_overlooked_however_far_one_scrolls(browser, tmp_path, width):
+    file = tmp_path / "seeded.html"
+    write_report(release(private=False, method="mle"), file)
+    page = browser.page(file.as_uri(), width=width, height=700)
+    page.wait_until("document.querySelectorAll('#heat svg').length === 1")
+    page.screenshot(tmp_path / f"seeded-{width}.png")
+    seen = (
+        "(() => { const strip = document.querySelector('.strip').getBoundingClientRect();"
+        " return strip.top >= 0 && strip.bottom <= innerHeight; })()"
+    )
+    assert page.evaluate(seen)
+    page.evaluate("scrollTo({top: document.body.scrollHeight, behavior: 'instant'})")
+    assert page.evaluate(seen)
+    assert page.evaluate("document.title").startswith("Not private")
+    page.close()
+
+
+def test_text_and_first_table_need_no_script(browser, address):
+    page = browser.page(address, width=1280, height=900, scripts=False)
+    document = json.dumps(page.send("DOM.getDocument", {"depth": -1}))
+    page.send("Emulation.setScriptExecutionDisabled", {"value": False})
+    assert "Scripts are switched off" in document
+    assert page.evaluate("document.getElementById('pickers').hidden")
+    assert caption(page) == "age by district: non-negative counts, with 95 % intervals"
+    assert page.evaluate("document.querySelectorAll('#table tbody tr').length") == 6
+    assert page.evaluate("document.querySelectorAll('figure > svg').length") == 4
+    page.close()

@@ -1,0 +1,306 @@
+"""The report says what was released and how private it is, loudly when it is not, and lets no label out of its text."""
+
+import json
+import re
+import subprocess
+import sys
+from fractions import Fraction
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from margrave.domain import Attribute, Domain
+from margrave.errors import ReleaseError
+from margrave.measurements import Laplace, Measurements, Provenance, Step
+from margrave.release.reconstruct import reconstruct
+from margrave.release.report import charts
+from margrave.release.report.page import report, write_report
+from margrave.workload import Workload
+
+HOSTILE = '</script><script>alert(1)</script><img src="http://evil.example/x" onerror=alert(2)> & "quotes"'
+DOMAIN = Domain(
+    [
+        Attribute("age", cuts=(17, 64)),
+        Attribute("sex", labels=("female", "male")),
+        Attribute(HOSTILE, labels=(HOSTILE, "__proto__", "\u2028", "<!--"), description=HOSTILE),
+    ],
+    description="a <b>small</b> place",
+)
+WORKLOAD = Workload.all_kway(DOMAIN, 2)
+
+
+def record(**changes):
+    plain = {
+        "mechanism": "residual planner",
+        "steps": (Step("all", Fraction(1, 8)),),
+        "rho": Fraction(1, 8),
+        "epsilon": 1.23456,
+        "delta": 1e-9,
+        "contributions": 1,
+        "sampler": "margrave (system entropy)",
+        "private": True,
+        "version": "1.2.3",
+    }
+    return Provenance(**{**plain, **changes})
+
+
+def released(provenance, *, method="lnn", workload=WORKLOAD, mean=10.0):
+    generator = np.random.default_rng(3)
+    tables = [(names, generator.normal(mean, 8, [DOMAIN[name].size for name in names]), 16.0) for names in WORKLOAD]
+    noisy = Measurements.from_marginals(DOMAIN, tables)
+    return reconstruct(noisy if provenance is None else noisy.with_provenance(provenance), workload, method=method)
+
+
+class Reader(HTMLParser):
+    """Collects the elements, the visible text and the scripts of a page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.elements, self.texts, self.scripts, self._inside = [], [], [], None
+        self.feed(page)
+        self.text = " ".join(" ".join(self.texts).split())
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag in ("script", "style"):
+            self._inside = (tag, dict(attributes))
+
+    def handle_endtag(self, tag):
+        self._inside = None
+
+    def handle_data(self, data):
+        if self._inside is None:
+            self.texts.append(data)
+        elif self._inside[0] == "script":
+            self.scripts.append((self._inside[1], data))
+
+    @property
+    def data(self):
+        return json.loads(next(text for attributes, text in self.scripts if attributes.get("id") == "data"))
+
+
+@pytest.fixture(scope="module")
+def page():
+    return report(released(record()))
+
+
+@pytest.fixture(scope="module")
+def read(page):
+    return Reader(page)
+
+
+def test_says_what_was_released_and_how_private_it_is(read):
+    for text in (
+        "3 tables",
+        "3 tables of 2 attributes, 26 cells in all, over 3 attributes",
+        "ε = 1.235",
+        "δ = 10⁻⁹",
+        "1 in 1,000,000,000",
+        "ρ = 0.125",
+        "at most a factor of 3.44",
+        "add or remove one person",
+        "nobody has more than one row in the data. The custodian of the data declared this; it was taken on trust",
+        "margrave (system entropy)",
+        "margrave, version 1.2.3",
+        "It is not the error: that would need the true counts",
+        "arXiv:2410.01091",
+    ):
+        assert text in read.text, text
+
+
+def test_the_same_release_makes_the_same_page(page):
+    assert report(released(record())) == page
+
+
+def test_a_private_release_has_no_warning(read):
+    assert ("p", {"class": "strip", "role": "note"}) not in read.elements
+    assert "Not private" not in read.text
+    assert "Origin unknown" not in read.text
+
+
+@pytest.mark.parametrize(
+    ("provenance", "word"),
+    [(record(private=False, sampler="margrave (insecure seeded source)"), "Not private"), (None, "Origin unknown")],
+)
+def test_what_is_not_private_says_so_in_title_strip_and_banner(provenance, word):
+    text = report(released(provenance))
+    read = Reader(text)
+    assert f"<title>{word} – " in text
+    assert ("p", {"class": "strip", "role": "note"}) in read.elements
+    assert ("section", {"class": "warning", "aria-labelledby": "warning"}) in read.elements
+    assert read.text.count(word) >= 3
+    assert "do not publish" in read.text.lower()
+    assert "protects each person" not in read.text
+    assert "ε = 1.235 (epsilon)" in read.text if provenance else "ε =" not in read.text
+
+
+def test_a_seeded_release_is_not_cited_as_a_private_one():
+    text = Reader(report(released(record(private=False)))).text
+    assert "Experiment without privacy (seeded noise)" in text
+    assert "What follows would hold if the noise had been private. It was not." in text
+    assert "Private noise NO" in text
+
+
+def test_contributions_say_how_they_are_known():
+    text = Reader(report(released(record(contributions=4, contributions_bounded="enforced")))).text
+    assert "nobody has more than 4 rows in the data. This was enforced" in text
+    assert "Records counted, estimated" in text
+    assert "How this is known: by law." in Reader(report(released(record(contributions_bounded="by law")))).text
+
+
+def test_a_weak_guarantee_is_called_weak():
+    text = Reader(report(released(record(epsilon=30.0)))).text
+    assert "An ε as large as this one promises little in the worst case." in text
+    assert "at most a factor of 10¹⁴" in text
+
+
+def test_labels_never_become_elements(page, read):
+    assert "<b>" not in page
+    assert not [tag for tag, _ in read.elements if tag in ("img", "iframe", "object", "embed", "link", "base")]
+    assert [attributes for tag, attributes in read.elements if tag == "script"] == [
+        {"type": "application/json", "id": "data"},
+        {},
+        {},
+    ]
+    assert HOSTILE in read.data["attributes"][2]["labels"]
+    assert HOSTILE in " ".join(read.texts)
+    assert not [name for _, attributes in read.elements for name in attributes if name.startswith("on")]
+
+
+def test_nothing_is_fetched(read):
+    for tag, attributes in read.elements:
+        for name in ("src", "srcset", "action", "data", "poster", "xlink:href"):
+            assert name not in attributes, (tag, attributes)
+        assert tag == "a" or "href" not in attributes
+        assert attributes.get("href", "#").startswith("#")
+
+
+def test_the_page_forbids_connections_and_every_script_but_its_own(page, read):
+    policy = next(a["content"] for tag, a in read.elements if tag == "meta" and "http-equiv" in a)
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-")
+    assert "unsafe-eval" not in policy
+    assert page.index("Content-Security-Policy") < page.index("<script")
+    style = page[page.index("<style>") : page.index("</style>")]
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_there_is_one_copy_of_the_libraries_and_the_page_is_small(page, read):
+    assert sum(len(text) > 500_000 for _, text in read.scripts) == 1
+    assert len(page.encode()) < 1_300_000
+
+
+def test_the_tables_in_the_page_are_those_of_the_release(read):
+    release = released(record())
+    for key, entry in read.data["tables"].items():
+        names = DOMAIN.names(int(position) for position in key.split(",") if position)
+        table = release.table(*names)
+        assert entry["count"] == np.round(table.values).ravel().tolist()
+        assert entry["estimate"] == np.round(table.estimate).ravel().tolist()
+        assert entry["low"] == np.round(table.ci_low, 1).ravel().tolist()
+        assert entry["high"] == np.round(table.ci_high, 1).ravel().tolist()
+    assert set(read.data["tables"]) == {"", "0", "1", "2", "0,1", "0,2", "1,2"}
+
+
+def test_the_first_table_stands_in_the_page_without_a_script(read):
+    table = released(record()).table(*DOMAIN.names([0, 2]))
+    assert read.data["first"] == "0,2"
+    assert f"{round(table.values[0, 0]):,} {table.ci_low[0, 0]:g} to {table.ci_high[0, 0]:g}" in read.text
+
+
+def test_the_limit_leaves_out_the_largest_tables_and_says_so():
+    read = Reader(report(released(record()), most_bytes=700))
+    assert set(read.data["tables"]) == {"", "0", "1", "2", "0,1"}
+    assert read.data["leftOut"] == ["1,2", "0,2"]
+    assert "2 tables of 2 attributes were left out of it. The folder of the release holds them" in read.text
+    bare = Reader(report(released(record()), most_bytes=0))
+    assert "The release holds the total alone" not in bare.text
+    assert bare.scripts == []
+    assert "3 tables of 1 attribute and 3 tables of 2 attributes were left out" in bare.text
+
+
+def test_a_release_of_the_total_alone_has_no_pickers():
+    read = Reader(report(released(record(), workload=Workload(DOMAIN, [()]))))
+    assert "The release holds the total alone" in read.text
+    assert read.scripts == []
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("mle", "its counts are the unbiased estimates themselves"),
+        ("lnn", "In the published counts no cell is below zero"),
+        ("trunc", "The truncated count is the same with zero in place of what is below zero. Tables truncated"),
+        ("trunc+rescale", "each table then scaled to the estimated total"),
+    ],
+)
+def test_each_method_is_described(method, said):
+    assert said in Reader(report(released(record(), method=method))).text
+
+
+def test_where_nothing_is_below_zero_nothing_is_said_to_have_changed():
+    text = Reader(report(released(record(), method="mle", mean=1000.0))).text
+    assert "Here it did not, and nothing had to be changed." in text
+
+
+def test_missing_error_bars_are_explained():
+    adaptive = Reader(report(released(record(adaptive=True))))
+    assert "No intervals are given: what was measured was chosen in view of earlier noise" in adaptive.text
+    assert "The errors of these tables are not known" in adaptive.text
+    assert "low" not in adaptive.data["tables"]["0,1"]
+    some = Measurements.from_marginals(DOMAIN, [(("age",), [5.0, 6, 7], 1.0)])
+    partly = Reader(report(reconstruct(some, WORKLOAD, method="mle")))
+    assert "Not determined by what was measured: 3 of 3 tables." in partly.text
+    residuals = [((), 90.0, Laplace(2.0)), (("age",), [1.0, 2.0], Laplace(1.0))]
+    laplace = reconstruct(Measurements.from_residuals(DOMAIN, residuals), Workload(DOMAIN, [("age",)]), method="mle")
+    assert "The errors of these tables are not known" in Reader(report(laplace)).text
+
+
+def test_the_title_is_asked_for_or_the_description_of_the_domain(read):
+    assert "A <b>small</b> place" in read.text
+    assert Reader(report(released(record()), title="Census & more")).text.startswith("Census & more")
+
+
+def test_the_file_is_replaced_as_a_whole(tmp_path):
+    file = tmp_path / "report.html"
+    file.write_text("old")
+    write_report(released(record()), file)
+    assert file.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    missing = tmp_path / "missing" / "report.html"
+    with pytest.raises(ReleaseError, match=re.escape(f"{missing} cannot be written (No such file or directory)")):
+        write_report(released(record()), missing)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "said"),
+    [
+        (["report"], {}, "a str is no release; give what reconstruct() returns"),
+        ([None], {"title": 7}, "the title is 7; give a text of whole characters, or leave it out"),
+        ([None], {"title": "half \ud800"}, "the title is 'half \\ud800'; give a text of whole characters"),
+        ([None], {"most_bytes": -1}, "most_bytes is -1; give a whole number of at least 0"),
+        ([None], {"most_bytes": True}, "most_bytes is True; give a whole number of at least 0"),
+    ],
+)
+def test_what_cannot_be_reported_is_refused(arguments, options, said):
+    with pytest.raises(ReleaseError, match=re.escape(said)):
+        report(arguments[0] or released(record()), **options)
+
+
+@pytest.mark.parametrize("package", ["altair", "vl_convert", "jinja2"])
+def test_a_missing_package_is_named_with_the_extra(monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        ReleaseError, match=re.escape(f"needs {package}, which is not installed; install the extra: pip")
+    ):
+        charts.require_packages()
+
+
+def test_nothing_heavy_is_imported_before_a_report_is_asked_for():
+    code = "import sys, margrave.release.report.page; print('altair' in sys.modules, 'vl_convert' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.split() == ["False", "False"]
