@@ -20,8 +20,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve  # type: ignore[import-untyped]
-from scipy.optimize import minimize  # type: ignore[import-untyped]
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize
 
 from margrave.algebra.differences import integrate
 from margrave.algebra.kernels import Floats

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from margrave.errors import ReleaseError
 
 if TYPE_CHECKING:
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
     import polars as pl
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 Axis = tuple[str, tuple[str, ...]]
 

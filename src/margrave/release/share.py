@@ -14,9 +14,9 @@ from margrave.release.interval import normal_interval
 from margrave.release.table import Table
 
 if TYPE_CHECKING:
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
     import polars as pl
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, eq=False, repr=False)

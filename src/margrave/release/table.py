@@ -22,9 +22,9 @@ from margrave.release.interval import LEVEL, Interval, normal_interval
 from margrave.release.rounding import round_to_total
 
 if TYPE_CHECKING:
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
     import polars as pl
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, eq=False, repr=False)

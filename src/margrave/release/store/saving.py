@@ -32,7 +32,7 @@ from margrave.release.store.verification import checksum
 from margrave.workload import Workload
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 Progress = Callable[[int, int], None]
 

@@ -17,7 +17,7 @@ from margrave.errors import StoreError
 from margrave.release.frames import distinct
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # type: ignore[import-untyped]
+    import pyarrow as pa
 
 Names = tuple[str, ...]
 
@@ -43,7 +43,7 @@ def write_parquet(table: pa.Table, file: Path, note: Mapping[str, object]) -> No
     note
         What JSON can hold.
     """
-    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+    import pyarrow.parquet as pq
 
     attributes, numbers = _columns(table)
     metadata = {**(table.schema.metadata or {}), b"margrave": json.dumps(note, ensure_ascii=False).encode()}
@@ -59,7 +59,7 @@ def write_parquet(table: pa.Table, file: Path, note: Mapping[str, object]) -> No
 def write_csv(table: pa.Table, file: Path) -> None:
     """Write a table in long form to a CSV file in UTF-8; numbers so that they can be read back exactly."""
     import pyarrow as pa
-    import pyarrow.csv  # type: ignore[import-untyped]
+    import pyarrow.csv
 
     attributes, _ = _columns(table)
     for place, name in enumerate(attributes):
