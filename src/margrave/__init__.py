@@ -8,6 +8,7 @@ from margrave.errors import MargraveError
 from margrave.workload import Workload
 
 if TYPE_CHECKING:
+    from margrave.data.description import Data
     from margrave.data.table import CodedTable
     from margrave.measurements import Gaussian, Laplace, Measurements
     from margrave.mechanisms.gaussian_marginals import gaussian_marginals
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from margrave.privacy.ledger import Ledger
     from margrave.release.reconstruct import reconstruct
     from margrave.release.release import Release
+    from margrave.release.store.loading import load
 
     __version__: str
 
@@ -25,6 +27,7 @@ __all__ = [
     "Attribute",
     "Budget",
     "CodedTable",
+    "Data",
     "Domain",
     "Gaussian",
     "Laplace",
@@ -37,6 +40,7 @@ __all__ = [
     "__version__",
     "budget_for_margin",
     "gaussian_marginals",
+    "load",
     "measure",
     "plan",
     "reconstruct",
@@ -47,6 +51,7 @@ __all__ = [
 _LATE = {
     "Budget": "margrave.privacy.budget",
     "CodedTable": "margrave.data.table",
+    "Data": "margrave.data.description",
     "Gaussian": "margrave.measurements",
     "Laplace": "margrave.measurements",
     "Ledger": "margrave.privacy.ledger",
@@ -55,6 +60,7 @@ _LATE = {
     "Release": "margrave.release.release",
     "budget_for_margin": "margrave.planning.plan",
     "gaussian_marginals": "margrave.mechanisms.gaussian_marginals",
+    "load": "margrave.release.store.loading",
     "measure": "margrave.mechanisms.residual_planner",
     "plan": "margrave.planning.plan",
     "reconstruct": "margrave.release.reconstruct",

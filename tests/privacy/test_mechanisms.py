@@ -42,6 +42,7 @@ from margrave.mechanisms import scalable_mwem as mwem
 from margrave.mechanisms.gaussian_marginals import gaussian_marginals, marginal_cost
 from margrave.mechanisms.residual_planner import measure
 from margrave.mechanisms.scalable_mwem import GRID_BITS, _RunningEstimate, scalable_mwem
+from margrave.mechanisms.spending import count_and_charge
 from margrave.planning.plan import plan
 from margrave.privacy.budget import Budget
 from margrave.privacy.ledger import Ledger
@@ -62,6 +63,8 @@ def by_plan(source, budget=BUDGET, workload=PAIRS, **options):
 def by_marginals(source, budget=BUDGET, **options):
     variance = 3 / (2 * budget.rho)
     tables = [("age", "sex"), ("region",), ()]
+    domain = getattr(source, "domain", None)
+    options = options if isinstance(domain, Domain) else {"domain": DOMAIN} | options
     return gaussian_marginals(source, dict.fromkeys(tables, variance), contributions=1, **options)
 
 
@@ -139,6 +142,23 @@ def test_a_plan_is_charged_as_a_whole_and_its_noise_is_the_plan_s():
     assert noisy.provenance.contributions == 2
     assert sum(made.cost(table) for table in range(len(made.layout.sets))) <= Fraction(1, 2)
     assert np.array_equal(noisy.precisions, 1 / made.variances)
+
+
+def test_a_plan_that_was_tampered_with_is_refused_before_anything_is_read(tmp_path):
+    """The sum of the exact costs is compared with the budget again: it does not rest on how the plan was made."""
+    source, ledger = CountsSource(recognisable()), Ledger(tmp_path / "ledger", cap=10)
+    made = plan(PAIRS, BUDGET, contributions=1)
+    measure(made, source)
+    for name, value in [
+        ("integer_variances", made.integer_variances * (1 - 2.0**-16)),
+        ("contributions", 2),
+        ("budget", Budget.zcdp(rho=BUDGET.rho * Fraction(999, 1000))),
+    ]:
+        forged = plan(PAIRS, BUDGET, contributions=1)
+        object.__setattr__(forged, name, value)
+        with pytest.raises(PlanError, match=r"the noise of this plan costs more than its budget, .*; make plans with"):
+            measure(forged, source, ledger=ledger)
+    assert (ledger.spent, source.events) == (0, ["count"])
 
 
 def test_marginals_cost_contributions_squared_over_twice_the_variance():
@@ -281,8 +301,11 @@ def test_a_source_that_fails_is_not_paid_for(run, tmp_path):
         raise OSError("the disk is gone")
 
     source.count = fail
-    with pytest.raises(OSError, match="the disk is gone"):
+    text = r"^the private table could not be read and counted \(OSError\); see that it is whole and within reach"
+    with pytest.raises(DataError, match=text) as caught:
         run(source, ledger=ledger)
+    assert "the disk is gone" not in str(caught.value)
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
     assert ledger.spent == 0
 
 
@@ -650,11 +673,17 @@ class Frame:
 
 
 @every_mechanism
-@pytest.mark.parametrize("source", [Frame(), [1, 2], "adult.parquet", None], ids=["frame", "list", "path", "None"])
+@pytest.mark.parametrize("source", [Frame(), [1, 2], None], ids=["frame", "list", "None"])
 def test_what_is_no_source_is_refused_without_a_look_inside(run, source):
-    with pytest.raises(DataError, match=r"is no source of counts; give a CodedTable") as caught:
+    with pytest.raises(DataError, match=r"is no table; give a path, .* or a CodedTable") as caught:
         run(source)
     assert "123457" not in str(caught.value)
+
+
+def test_only_what_counts_is_counted():
+    layout = Layout.of(DOMAIN.shape, PAIRS.positions)
+    with pytest.raises(DataError, match="a Frame is no source of counts; open it by open_source"):
+        count_and_charge(Frame(), DOMAIN, layout, BUDGET, ledger=None, purpose="none")
 
 
 # --- bad input -------------------------------------------------------------------------------------------------
@@ -852,3 +881,11 @@ def test_an_empty_table_fits_and_an_unreadable_column_tells_nothing():
         CodedTable(SMALL, {"a": Secret(), "b": [0]})
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
+
+
+def test_a_delta_that_rounds_to_one_is_refused_before_anything_is_read():
+    source, ledger = CountsSource(recognisable()), WitnessLedger([])
+    budget = Budget.zcdp(rho="0.5", delta="0.99999999999999999")
+    with pytest.raises(BudgetError, match="delta must be above 0 and below 1"):
+        by_plan(source, budget, ledger=ledger)
+    assert source.events == ledger.events == []

@@ -1,58 +1,159 @@
 """Exact counts of all tables of a closure from encoded rows: compiled loops over rows, threads over tables.
 
-Only the outer tables are counted; every inner table is a sum of a table that contains it. Counts are 64-bit integers.
+Rows come in chunks of any number, so that what is held does not grow with the table. Of a closure only the outer tables
+are counted, several of them at once (``covering``); every inner table is a sum of a table that contains it. Counts are
+64-bit integers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.algebra.kernels import Index, Integers, compiled
+from margrave.algebra.kernels import Integers, compiled
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import over_tables
+from margrave.data.covering import cover
 
-Codes = NDArray[np.uint16]
-# Rows that are encoded at once: their cell numbers stay in the cache.
+Codes = NDArray[np.unsignedinteger[Any]]
+Cells = NDArray[np.integer[Any]]
+
+# Rows that are encoded at once: their cell numbers stay in the first cache.
 _BLOCK = 4096
+# Chunks of rows are cut so that their codes take no more than so many bytes.
+_CHUNK_BYTES = 2**24
+_FEWEST_ROWS, _MOST_ROWS = 2**14, 2**20
+
+
+def code_type(sizes: Sequence[int]) -> type[np.unsignedinteger[Any]]:
+    """Return the smallest type that holds the codes of all attributes."""
+    largest = max(sizes, default=1)
+    return np.uint8 if largest <= 2**8 else np.uint16 if largest <= 2**16 else np.uint32
+
+
+def chunk_rows(attributes: int, itemsize: int) -> int:
+    """Return how many rows to hold at once."""
+    return min(max(_CHUNK_BYTES // max(attributes * itemsize, 1), _FEWEST_ROWS), _MOST_ROWS)
 
 
 @compiled
-def count_tables(
-    first: int, last: int, index: Index, attributes: Integers, columns: NDArray[np.uint16], counts: Integers
-) -> None:
-    """Count the rows in each cell of the tables first … last − 1.
+def number_cells(order: int, axes: Cells, attributes: Integers, columns: Codes, begin: int, cells: Cells) -> None:
+    """Write the number of the cell that each row, from ``begin`` on, falls into.
 
     Parameters
     ----------
-    first, last, index
-        The tables.
-    attributes
-        Shape (tables, largest order); which column belongs to each axis.
+    order, axes, attributes
+        The table: how many axes, their lengths, and which column belongs to each.
     columns
         Shape (attributes, rows); codes below the size of the attribute.
-    counts
-        A buffer of the closure, zero where these tables are.
+    begin
+        The first row.
+    cells
+        As many rows as it is long are numbered.
     """
-    rows = columns.shape[1]
-    cells = np.empty(_BLOCK, dtype=np.int64)
-    for t in range(first, last):
-        table = counts[index.offset[t] : index.offset[t + 1]]
-        for begin in range(0, rows, _BLOCK):
-            size = min(_BLOCK, rows - begin)
-            cells[:size] = 0
-            for j in range(index.order[t]):
-                column = columns[attributes[t, j], begin : begin + size]
-                length = index.axes[t, j]
-                for i in range(size):
-                    cells[i] = cells[i] * length + column[i]
-            for i in range(size):
-                table[cells[i]] += 1
+    cells[:] = 0
+    for j in range(order):
+        column = columns[attributes[j], begin : begin + cells.size]
+        length = axes[j]
+        for i in range(cells.size):
+            cells[i] = cells[i] * length + column[i]
 
 
-def count_closure(layout: Layout, columns: Sequence[Codes] | NDArray[np.uint16]) -> Integers:
+@compiled
+def count_rows(order: int, axes: Cells, attributes: Integers, columns: Codes, scratch: Cells, counts: Integers) -> None:
+    """Count the rows in each cell of one table; ``scratch`` holds the cell numbers of a block of rows."""
+    for begin in range(0, columns.shape[1], _BLOCK):
+        cells = scratch[: min(_BLOCK, columns.shape[1] - begin)]
+        number_cells(order, axes, attributes, columns, begin, cells)
+        for i in range(cells.size):
+            counts[cells[i]] += 1
+
+
+@compiled
+def add_rows(
+    order: int,
+    axes: Cells,
+    attributes: Integers,
+    columns: Codes,
+    scratch: Cells,
+    weights: Integers,
+    counts: Integers,
+) -> None:
+    """Add up the weights of the rows in each cell of one table."""
+    for begin in range(0, columns.shape[1], _BLOCK):
+        cells = scratch[: min(_BLOCK, columns.shape[1] - begin)]
+        number_cells(order, axes, attributes, columns, begin, cells)
+        block = weights[begin : begin + cells.size]
+        for i in range(cells.size):
+            counts[cells[i]] += block[i]
+
+
+class Tally:
+    """The counts of a closure, as far as rows have been added.
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._wide = cover(layout.sizes, layout.sets[layout.outer :])
+        self._shapes = [tuple(layout.sizes[k] for k in table.members) for table in self._wide]
+        self._counts = [np.zeros(prod(shape), dtype=np.int64) for shape in self._shapes]
+
+    def add(self, columns: Codes, weights: Integers | None = None) -> None:
+        """Count rows.
+
+        Parameters
+        ----------
+        columns
+            Shape (attributes, rows); the codes, in domain order, all below the sizes of the domain. Columns of
+            attributes that are in no table are not looked at.
+        weights
+            Shape (rows,); what each row counts for; one if None.
+        """
+
+        def task(begin: int, end: int) -> None:
+            for table in range(begin, end):
+                self._count(table, columns, weights)
+
+        if columns.shape[1]:
+            over_tables(task, 0, len(self._wide), np.arange(len(self._wide) + 1) * columns.shape[1])
+
+    def counts(self) -> Integers:
+        """Return the exact counts of every table of the closure, in one buffer."""
+        layout = self._layout
+        counts = np.zeros(layout.cells, dtype=np.int64)
+        for table, shape, wide in zip(self._wide, self._shapes, self._counts, strict=True):
+            whole = wide.reshape(shape)
+            for held in table.holds:
+                place = layout.outer + held
+                others = tuple(axis for axis, k in enumerate(table.members) if k not in layout.sets[place])
+                counts[layout.index.offset[place] : layout.index.offset[place + 1]] = whole.sum(axis=others).ravel()
+        sum_inner(layout, counts)
+        return counts
+
+    def _count(self, table: int, columns: Codes, weights: Integers | None) -> None:
+        """Add the rows to one wide table."""
+        counts, shape = self._counts[table], self._shapes[table]
+        members = np.array(self._wide[table].members, dtype=np.int64)
+        # Cell numbers of 32 bits are made twice as fast, and hardly a table has more cells.
+        index: type[np.integer[Any]] = np.uint32 if counts.size < 2**32 else np.int64
+        axes: Cells = np.array(shape, dtype=index)
+        scratch: Cells = np.empty(_BLOCK, dtype=index)
+        if weights is None:
+            count_rows(len(shape), axes, members, columns, scratch, counts)
+        else:
+            add_rows(len(shape), axes, members, columns, scratch, weights, counts)
+
+
+def count_closure(layout: Layout, columns: Codes) -> Integers:
     """Return the exact counts of every table of a closure, in one buffer.
 
     Parameters
@@ -60,21 +161,13 @@ def count_closure(layout: Layout, columns: Sequence[Codes] | NDArray[np.uint16])
     layout
         The closure.
     columns
-        The codes of the rows, one array per attribute in domain order, all below the sizes of the domain.
+        Shape (attributes, rows); the codes in domain order, all below the sizes of the domain.
     """
-    counts = np.zeros(layout.cells, dtype=np.int64)
-    codes = np.ascontiguousarray(columns, dtype=np.uint16)
-    attributes = np.zeros(layout.index.axes.shape, dtype=np.int64)
-    for table in range(layout.outer, len(layout.sets)):
-        members = layout.sets[table]
-        attributes[table, : len(members)] = members
-
-    def task(begin: int, end: int) -> None:
-        count_tables(begin, end, layout.index, attributes, codes, counts)
-
-    over_tables(task, layout.outer, len(layout.sets), layout.index.offset)
-    sum_inner(layout, counts)
-    return counts
+    tally = Tally(layout)
+    rows = chunk_rows(columns.shape[0], columns.itemsize)
+    for begin in range(0, columns.shape[1], rows):
+        tally.add(np.ascontiguousarray(columns[:, begin : begin + rows]))
+    return tally.counts()
 
 
 def sum_inner(layout: Layout, counts: Integers) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
-from margrave.data.counting import count_closure
+from margrave.data.counting import Codes, code_type, count_closure
 from margrave.domain import Domain
 from margrave.errors import DataError
 
@@ -42,7 +42,7 @@ class CodedTable:
         if len({len(column) for column in codes}) > 1:
             raise DataError("the columns have different lengths; give one code a row in each")
         self.domain = domain
-        stacked = _stacked(codes)
+        stacked = _stacked(codes, domain)
         if stacked is None:
             raise DataError("the table does not fit in memory; use a machine with more")
         self._codes = stacked
@@ -83,9 +83,9 @@ def _array(column: ArrayLike) -> NDArray[np.generic] | None:
         return None
 
 
-def _stacked(codes: list[NDArray[np.uint16]]) -> NDArray[np.uint16] | None:
+def _stacked(codes: list[NDArray[np.uint16]], domain: Domain) -> Codes | None:
     """Return the columns as one array, or None if there is no room: numpy's error would tell the number of rows."""
     try:
-        return np.array(codes, dtype=np.uint16).reshape(len(codes), -1 if codes else 0)
+        return np.array(codes, dtype=code_type(domain.shape)).reshape(len(codes), -1 if codes else 0)
     except MemoryError:
         return None

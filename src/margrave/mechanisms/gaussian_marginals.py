@@ -11,17 +11,12 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from margrave.algebra.layout import Layout
-from margrave.data.table import Source
+from margrave.data.source import is_source, open_source
 from margrave.domain import Domain
-from margrave.errors import PlanError
+from margrave.errors import DataError, PlanError
 from margrave.measurement import measure_marginal
 from margrave.measurements import Measurements
-from margrave.mechanisms.spending import (
-    checked_sampler,
-    checked_source,
-    count_and_charge,
-    provenance,
-)
+from margrave.mechanisms.spending import checked_sampler, count_and_charge, provenance
 from margrave.planning.coefficients import checked_contributions
 from margrave.privacy.budget import DEFAULT_DELTA, Budget, Number, exact_number
 from margrave.privacy.ledger import Ledger
@@ -37,10 +32,12 @@ def marginal_cost(variance: Fraction, contributions: int) -> Fraction:
 
 
 def gaussian_marginals(
-    source: Source,
+    source: object,
     variances: Mapping[tuple[str, ...], Number],
     *,
     contributions: int,
+    domain: Domain | None = None,
+    privacy_id: str | None = None,
     delta: Number = DEFAULT_DELTA,
     ledger: Ledger | None = None,
     sampler: str | Sampler = "margrave",
@@ -50,11 +47,16 @@ def gaussian_marginals(
     Parameters
     ----------
     source
-        The private table.
+        The private table: a `Data` or what it is made from (a path, a frame, a relation, a URL …), or a `CodedTable`.
     variances
         The variance of the noise in each cell, by the names of the table; a float counts as exactly what it is.
     contributions
         The most rows that one person has.
+    domain
+        The declared domain; a `CodedTable` has its own.
+    privacy_id
+        The column that tells whose row it is: at most ``contributions`` rows of each person are kept, drawn at random.
+        Without it the caller's word is taken that nobody has more.
     delta
         Where ε is stated in the provenance.
     ledger
@@ -63,22 +65,33 @@ def gaussian_marginals(
         "margrave", "opendp", or a sampler of your own making.
     """
     rows = checked_contributions(contributions)
-    domain = checked_source(source).domain
-    asked = _asked(domain, variances)
+    declared = _domain(source, domain)
+    asked = _asked(declared, variances)
+    table_source = open_source(source, declared, contributions=rows, privacy_id=privacy_id)
     drawing = checked_sampler(sampler, [variance for _, variance in asked])
     costs = [marginal_cost(variance, rows) for _, variance in asked]
     budget = Budget.zcdp(rho=_rounded_up(sum(costs, Fraction(0))), delta=delta)
-    layout = Layout.of(domain.shape, [domain.positions(names) for names, _ in asked])
+    layout = Layout.of(declared.shape, [declared.positions(names) for names, _ in asked])
     purpose = f"Gaussian marginals: {len(asked):,} tables"
-    counts = count_and_charge(source, domain, layout, budget, ledger=ledger, purpose=purpose)
+    counts = count_and_charge(table_source, declared, layout, budget, ledger=ledger, purpose=purpose)
     noisy = []
     for names, variance in asked:
-        place = layout.places[domain.positions(names)]
+        place = layout.places[declared.positions(names)]
         exact = counts[layout.index.offset[place] : layout.index.offset[place + 1]].reshape(layout.shape(place))
         noisy.append((names, measure_marginal(exact, variance, drawing), float(variance)))
     steps = [(f"table {' × '.join(names) or 'total'}", cost) for (names, _), cost in zip(asked, costs, strict=True)]
-    record = provenance("Gaussian marginals", steps, budget, rows, drawing)
-    return Measurements.from_marginals(domain, noisy).with_provenance(record)
+    record = provenance("Gaussian marginals", steps, budget, rows, drawing, counted=table_source)
+    return Measurements.from_marginals(declared, noisy).with_provenance(record)
+
+
+def _domain(source: object, domain: Domain | None) -> Domain:
+    """Return the declared domain: the one given, or that of a table which has one."""
+    if domain is not None and not isinstance(domain, Domain):
+        raise DataError(f"domain is a {type(domain).__name__}; give a Domain, as in Domain.read(path)")
+    if domain is None and not is_source(source):
+        raise DataError("the table says nothing about its domain; declare it, as in domain=Domain.read(path)")
+    own: Domain = domain if domain is not None else source.domain  # type: ignore[attr-defined]
+    return own
 
 
 def _rounded_up(rho: Fraction) -> Fraction:

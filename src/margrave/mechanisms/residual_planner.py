@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import ceil
+
 import numpy as np
 
-from margrave.data.table import Source
+from margrave.data.source import open_source
 from margrave.errors import PlanError
 from margrave.measurement import check_range, measure_residuals
 from margrave.measurements import Measurements
 from margrave.mechanisms.spending import checked_sampler, count_and_charge, provenance
+from margrave.planning.coefficients import exact_cost
 from margrave.planning.plan import Plan
 from margrave.privacy.ledger import Ledger
 from margrave.privacy.noise import Sampler
 
+# Costs are rounded up to multiples of this share of the budget before they are added: thousands of exact fractions have
+# a common denominator of millions of digits. The noise of a plan leaves room for more than that.
+_SHARE = Fraction(1, 2**80)
+
 
 def measure(
-    plan: Plan, source: Source, *, ledger: Ledger | None = None, sampler: str | Sampler = "margrave"
+    plan: Plan,
+    source: object,
+    *,
+    privacy_id: str | None = None,
+    ledger: Ledger | None = None,
+    sampler: str | Sampler = "margrave",
 ) -> Measurements:
     """Measure a private table by a plan, and charge what the plan costs.
 
@@ -27,7 +40,10 @@ def measure(
     plan
         Which residuals, with which noise.
     source
-        The private table.
+        The private table: a `Data` or what it is made from (a path, a frame, a relation, a URL …), or a `CodedTable`.
+    privacy_id
+        The column that tells whose row it is: at most ``plan.contributions`` rows of each person are kept, drawn at
+        random. Without it the caller's word is taken that nobody has more.
     ledger
         The spending record of the table; refuses, before anything is drawn, what would pass its cap.
     sampler
@@ -38,11 +54,13 @@ def measure(
         raise PlanError(f"a {type(plan).__name__} is no plan; make one with plan(workload, budget, contributions=…)")
     layout = plan.layout
     measured = set(plan.measured.tolist())
+    table_source = open_source(source, plan.workload.domain, contributions=plan.contributions, privacy_id=privacy_id)
     noise = [plan.noise(table) if table in measured else None for table in range(len(layout.sets))]
+    _check_cost(plan, noise)
     check_range(layout, noise)
     drawing = checked_sampler(sampler, [variance for variance in noise if variance is not None])
     purpose = f"residual planner: {len(plan.measured):,} residuals for {plan.workload!r}"
-    counts = count_and_charge(source, plan.workload.domain, layout, plan.budget, ledger=ledger, purpose=purpose)
+    counts = count_and_charge(table_source, plan.workload.domain, layout, plan.budget, ledger=ledger, purpose=purpose)
     values = measure_residuals(layout, counts, noise, drawing)
     variances = plan.variances
     precisions = np.divide(1.0, variances, out=np.zeros_like(variances), where=variances > 0)
@@ -51,5 +69,19 @@ def measure(
         layout,
         values=values,
         precisions=precisions,
-        provenance=provenance("residual planner", [(purpose, plan.rho)], plan.budget, plan.contributions, drawing),
+        provenance=provenance(
+            "residual planner", [(purpose, plan.rho)], plan.budget, plan.contributions, drawing, counted=table_source
+        ),
     )
+
+
+def _check_cost(plan: Plan, noise: list[Fraction | None]) -> None:
+    """Refuse noise that costs more than the budget, exactly: what is charged must not rest on how a plan was made."""
+    share = plan.rho * _SHARE
+    spent = sum(
+        ceil(exact_cost(plan.layout.shape(table), variance, plan.contributions) / share)
+        for table, variance in enumerate(noise)
+        if variance is not None
+    )
+    if spent * share > plan.rho:
+        raise PlanError(f"the noise of this plan costs more than its budget, {plan.budget}; make plans with plan()")

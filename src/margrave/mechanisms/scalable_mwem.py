@@ -29,7 +29,7 @@ from margrave.algebra import transform
 from margrave.algebra.kernels import Floats, Index, Integers, add_facets, compiled, spread_facets, widest_facets
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import over_tables
-from margrave.data.table import Source
+from margrave.data.source import open_source
 from margrave.errors import BudgetError, PlanError
 from margrave.measurement import MOST_ROWS, measure_marginal
 from margrave.measurements import Measurements
@@ -90,11 +90,12 @@ def score_tables(
 
 
 def scalable_mwem(
-    source: Source,
+    source: object,
     workload: Workload,
     budget: Budget,
     *,
     contributions: int,
+    privacy_id: str | None = None,
     rounds: int = 30,
     initial_share: Number = Fraction(1, 10),
     repeat: bool = True,
@@ -111,13 +112,16 @@ def scalable_mwem(
     Parameters
     ----------
     source
-        The private table.
+        The private table: a `Data` or what it is made from (a path, a frame, a relation, a URL …), or a `CodedTable`.
     workload
         The tables to choose from.
     budget
         What to spend; all of it is spent.
     contributions
         The most rows that one person has.
+    privacy_id
+        The column that tells whose row it is: at most ``contributions`` rows of each person are kept, drawn at random.
+        Without it the caller's word is taken that nobody has more.
     rounds
         How many tables to measure.
     initial_share
@@ -143,9 +147,10 @@ def scalable_mwem(
     drawing = checked_sampler(sampler, [variance, total_variance], source=entropy)
     coins = SystemEntropy() if entropy is None else entropy
     domain = workload.domain
+    table_source = open_source(source, domain, contributions=rows, privacy_id=privacy_id)
     layout = Layout.of(domain.shape, workload.positions)
     purpose = f"scalable MWEM: {rounds} rounds over {workload!r}"
-    counts = count_and_charge(source, domain, layout, budget, ledger=ledger, purpose=purpose)
+    counts = count_and_charge(table_source, domain, layout, budget, ledger=ledger, purpose=purpose)
 
     estimate = _RunningEstimate(layout)
     estimate.measure((), counts, total_variance, drawing)
@@ -161,7 +166,9 @@ def scalable_mwem(
             candidates.remove(chosen)
         if progress is not None:
             progress(done + 1, rounds)
-    record = provenance("scalable MWEM", steps, budget, rows, drawing, source=coins, adaptive=True)
+    record = provenance(
+        "scalable MWEM", steps, budget, rows, drawing, counted=table_source, source=coins, adaptive=True
+    )
     return Measurements.from_marginals(domain, estimate.measured(workload)).with_provenance(record)
 
 

@@ -15,9 +15,11 @@ import numpy as np
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import thread_count
+from margrave.data.failures import quietly
+from margrave.data.source import is_source
 from margrave.data.table import Source
 from margrave.domain import Domain
-from margrave.errors import BudgetRefusedError, DataError, LedgerError, NoiseError, PlanError
+from margrave.errors import BudgetRefusedError, DataError, DomainError, LedgerError, NoiseError, PlanError
 from margrave.measurements import Provenance, Step
 from margrave.memory import require_memory
 from margrave.privacy.budget import Budget, shown_fraction
@@ -47,6 +49,7 @@ def count_and_charge(
         What for.
     """
     budget.epsilon()  # what cannot be stated in the end is refused now
+    refuse_draft(domain)
     if layout.sizes != domain.shape:
         raise PlanError("the tables to count are laid out over another domain; make plans with plan()")
     if checked_source(source).domain != domain:
@@ -54,6 +57,7 @@ def count_and_charge(
             f"the table is over {source.domain!r} and the plan over {domain!r}; "
             "use one domain for both (labels and descriptions count too)"
         )
+    refuse_draft(source.domain)  # equal to the other, but one of the two may still be the draft
     if ledger is not None and _checked_ledger(ledger).torn is not None:
         raise LedgerError(str(ledger.torn))
     if ledger is not None and not ledger.check(budget):
@@ -62,10 +66,22 @@ def count_and_charge(
             "charged: ask for less"
         )
     _check_memory(domain, layout)
-    counts = _checked_counts(source.count(layout), layout)
+    counts = _checked_counts(quietly(lambda: source.count(layout), "the private table"), layout)
     if ledger is not None:
         ledger.charge(budget, purpose)
     return counts
+
+
+def refuse_draft(domain: Domain) -> None:
+    """Raise `DomainError` for a domain that was drafted from a table and that nobody has reviewed.
+
+    What a draft declares was read from the private table: whoever measures with it publishes that as well.
+    """
+    if domain.unreviewed:
+        raise DomainError(
+            "the domain is a draft that was read from private data and not yet reviewed; check every attribute of it, "
+            'write "reviewed": true in its file, and plan with that; nothing was read or charged'
+        )
 
 
 def _check_memory(domain: Domain, layout: Layout) -> None:
@@ -84,9 +100,8 @@ def _check_memory(domain: Domain, layout: Layout) -> None:
 
 def checked_source(source: Source) -> Source:
     """Return what counts the private table if it can."""
-    # A frame with a column of that name has a ``domain`` too, whose values must not get into a message.
-    if not callable(getattr(source, "count", None)) or not isinstance(getattr(source, "domain", None), Domain):
-        raise DataError(f"a {type(source).__name__} is no source of counts; give a CodedTable")
+    if not is_source(source):
+        raise DataError(f"a {type(source).__name__} is no source of counts; open it by open_source")
     return source
 
 
@@ -125,6 +140,7 @@ def provenance(
     contributions: int,
     sampler: Sampler,
     *,
+    counted: Source,
     source: EntropySource | None = None,
     adaptive: bool = False,
 ) -> Provenance:
@@ -142,6 +158,8 @@ def provenance(
         The most rows of one person.
     sampler
         What drew the noise.
+    counted
+        What counted the private table; it knows whether rows of a person were bounded or the caller's word was taken.
     source
         Another source of random bits that was used beside it, if any; one that is not private marks the whole.
     adaptive
@@ -161,6 +179,7 @@ def provenance(
         # Only a plain True counts: whatever else a sampler of somebody's own says is no promise.
         private=sampler.private is True and (source is None or source.private is True),
         version=str(__version__),
+        contributions_bounded=str(getattr(counted, "contributions_bounded", "declared")),
         adaptive=adaptive,
     )
 

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from strategies import families, seeds
 
 from margrave.algebra.layout import Layout
+from margrave.data.counting import Tally, chunk_rows, code_type, count_closure
 from margrave.data.table import CodedTable
 from margrave.domain import Domain
 from margrave.errors import DataError
@@ -37,6 +39,40 @@ def test_blocks_of_rows_and_threads_lose_nothing():
     flat = np.ravel_multi_index(rows.T, sizes)
     assert np.array_equal(counts[layout.inner_cells :], np.bincount(flat, minlength=120_000))
     assert counts[0] == 20_001
+
+
+@given(families(), seeds, st.integers(1, 4))
+@settings(deadline=None, max_examples=50)
+def test_chunks_and_weights_add_up(shape_and_family, seed, chunks):
+    """A row with weight w counts like w rows, however the rows are cut into chunks."""
+    sizes, family = shape_and_family
+    generator = np.random.default_rng(seed)
+    rows, weights = generator.integers(0, sizes, size=(23, len(sizes))), generator.integers(0, 9, size=23)
+    layout = Layout.of(sizes, family)
+    tally = Tally(layout)
+    for part, weight in zip(np.array_split(rows, chunks), np.array_split(weights, chunks), strict=True):
+        tally.add(np.ascontiguousarray(part.T, dtype=np.uint8), weight)
+    repeated = np.ascontiguousarray(np.repeat(rows, weights, axis=0).T, dtype=np.uint16)
+    assert np.array_equal(tally.counts(), count_closure(layout, repeated))
+
+
+def test_codes_take_as_few_bytes_as_they_can():
+    assert [code_type((2, size)) for size in (256, 257, 2**16, 2**16 + 1)] == [
+        np.uint8,
+        np.uint16,
+        np.uint16,
+        np.uint32,
+    ]
+    assert code_type(()) is np.uint8
+    sizes, codes = (70_000, 2), np.array([[69_999, 0, 69_999], [1, 0, 1]], dtype=np.uint32)
+    layout = Layout.of(sizes, [(0, 1)])
+    assert count_closure(layout, codes)[-1] == 2
+
+
+def test_chunks_are_bounded_whatever_the_number_of_columns():
+    assert chunk_rows(0, 1) == chunk_rows(1, 1) == 2**20
+    assert chunk_rows(64, 1) == 2**18
+    assert chunk_rows(10**6, 4) == 2**14
 
 
 def test_an_empty_table_counts_to_zero():

@@ -1,0 +1,88 @@
+"""Which private table is meant and how it is to be counted: a description that reads nothing by itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Literal
+
+from margrave.data.opening import DATABASE, URL, kind_of
+from margrave.errors import DataError, suggestion
+
+Counting = Literal["auto", "fetch", "push-down"]
+COUNTINGS: tuple[Counting, ...] = ("auto", "fetch", "push-down")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Data:
+    """A private table, wherever it is kept; nothing is opened before it is counted.
+
+    Parameters
+    ----------
+    source
+        A path (CSV, TSV, JSON, Parquet, plain or compressed, patterns such as ``survey/*.parquet``, or a ``.duckdb``
+        file), a ``postgresql://`` URL, a frame of pandas, Polars or PySpark, Arrow data, a DuckDB relation or an Ibis
+        table.
+    table
+        Which table of a database, its schema before a dot; a URL may also name it in its path.
+    query
+        A query in SQL in its place.
+    privacy_id
+        The column that tells whose row it is. Of each person at most ``contributions`` rows are kept, drawn at random,
+        the same for all tables. Without it the caller's word is taken that nobody has more.
+    counts
+        The column that tells how often each row is there, for counts that were computed elsewhere.
+    counting
+        "fetch" (read all rows and count them here), "push-down" (have the engine count, one query a table), or "auto":
+        push-down where the rows are elsewhere and the tables are few and small enough.
+    progress
+        Called with the number of tables that are counted and of all to count.
+    """
+
+    source: object
+    _: KW_ONLY
+    table: str | None = None
+    query: str | None = None
+    privacy_id: str | None = None
+    counts: str | None = None
+    counting: Counting = "auto"
+    progress: Callable[[int, int], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant, before anything is opened."""
+        kind = kind_of(self.source)
+        for word in ("table", "query", "privacy_id", "counts"):
+            value = getattr(self, word)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise DataError(f"{word} is a {type(value).__name__} or empty; give it as text")
+        self._check_table(kind)
+        if self.counts is not None and self.privacy_id is not None:
+            raise DataError(
+                "counts that were computed elsewhere have no rows of persons; leave out privacy_id or counts"
+            )
+        if self.counting not in COUNTINGS:
+            hint = suggestion(self.counting, COUNTINGS) if isinstance(self.counting, str) else ""
+            raise DataError(f"no counting {self.counting!r}{hint} (there are {', '.join(COUNTINGS)})")
+        if self.counts is not None and self.counting == "push-down":
+            raise DataError("counts that were computed elsewhere are fetched; leave out counting='push-down'")
+        if self.progress is not None and not callable(self.progress):
+            raise DataError(f"progress is a {type(self.progress).__name__}; give a function of two numbers")
+
+    def _check_table(self, kind: str) -> None:
+        """Refuse a table where there are none to choose from, and a database without one."""
+        named = [self.table, self.query]
+        if kind == URL:
+            from margrave.data.addresses import split_url
+
+            named.append(split_url(os.fspath(self.source))[1])  # type: ignore[call-overload]
+        given = sum(value is not None for value in named)
+        if kind not in (URL, DATABASE):
+            if given:
+                raise DataError(f"a {kind} is one table; leave out table and query")
+        elif given != 1:
+            raise DataError(f"a {kind} has many tables; name one of them by table=…, or give a query=…")
+
+    def __repr__(self) -> str:
+        # Neither the address with its password nor any row.
+        return f"Data({kind_of(self.source)})"

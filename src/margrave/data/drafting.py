@@ -1,0 +1,160 @@
+"""PRIVATE: draft a domain from a table, for a person to review.
+
+A domain must not be read from the data, because whoever sees the release sees the domain. Yet people start from the
+table they have. So a draft says on its first line where it comes from, and nothing is measured with it before somebody
+has checked that all of it is public knowledge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from margrave.attribute import Attribute, Label
+from margrave.data.description import Data
+from margrave.data.failures import quietly
+from margrave.data.opening import kind_of, opened, require_columns
+from margrave.data.profile import Profile
+from margrave.domain import Domain
+from margrave.errors import DataError
+
+WARNING = (
+    "PRIVATE DRAFT, not for publication: these values were read from private data. Check every attribute, keep only "
+    "what is public knowledge whoever is in the table, add values that could occur, and then set reviewed to true."
+)
+MISSING = "missing"
+# A column with more different texts is left out, one with more different numbers is cut.
+_MOST_LABELS, _MOST_NUMBERS = 100, 20
+# Fewer rows do not tell an identifier from a value.
+_FEWEST_ROWS = 50
+_BINS = 8
+_TAIL = 0.05
+
+
+@dataclass(frozen=True, repr=False)
+class Draft:
+    """A drafted domain.
+
+    Parameters
+    ----------
+    domain
+        The domain, marked as a draft.
+    left_out
+        The columns that it leaves out, and why.
+    """
+
+    domain: Domain
+    left_out: dict[str, str]
+
+
+def draft_domain(data: Data, columns: Sequence[str] | None = None) -> Draft:
+    """Draft a domain from a table: labels for columns of few values, cuts at round numbers for numbers.
+
+    Parameters
+    ----------
+    data
+        The private table; its privacy id is left out of the draft.
+    columns
+        The columns to look at; all if None.
+    """
+    profiles = quietly(lambda: _profiles(data, columns), f"the {kind_of(data.source)}")
+    attributes: list[Attribute] = []
+    left_out: dict[str, str] = {}
+    for name, profile in profiles.items():
+        if name == data.privacy_id:
+            left_out[name] = "the privacy id"
+        elif not name:
+            left_out[name] = "it has no name"
+        else:
+            found = _declared(profile)
+            if isinstance(found, str):
+                left_out[name] = found
+            else:
+                attributes.append(Attribute(name, **found, missing=MISSING if profile.missing else None))
+    names = ", ".join(left_out)
+    return Draft(Domain(attributes, draft=f"{WARNING} Left out: {names}." if names else WARNING), left_out)
+
+
+def _profiles(data: Data, columns: Sequence[str] | None) -> dict[str, Profile]:
+    """Look at all rows once."""
+    with opened(data.source, data.table, data.query) as engine:
+        names = engine.names if columns is None else tuple(columns)
+        require_columns(engine, names)
+        if not names:
+            raise DataError("the table has no columns; there is nothing to draft")
+        profiles = {name: Profile(untyped=engine.untyped) for name in names}
+        for batch in engine.batches(names):
+            for place, profile in enumerate(profiles.values()):
+                profile.add(batch.column(place))
+    return profiles
+
+
+def _declared(profile: Profile) -> dict[str, Any] | str:
+    """Return labels or cuts for a column, or why it is left out."""
+    if not profile.kind:
+        return "it has no values"
+    if profile.kind == "others":
+        return "moments, bytes or values of another kind; make a column of few values of it"
+    if profile.kind == "truth values":
+        return {"labels": [False, True]}
+    if profile.kind == "numbers":
+        return _declared_numbers(profile)
+    if _is_identifier(profile):
+        return "an identifier: no value comes twice"
+    if profile.distinct is None or len(profile.distinct) > _MOST_LABELS:
+        return f"more than {_MOST_LABELS} different {profile.kind}; group them first"
+    return {"labels": sorted(str(value) for value in profile.distinct)}
+
+
+def _declared_numbers(profile: Profile) -> dict[str, Any] | str:
+    """Return labels for few numbers, and cuts for many."""
+    sample = profile.sample()
+    # Measurements rarely come twice either, but they have fractions.
+    if _is_identifier(profile) and np.array_equal(sample, np.floor(sample)):
+        return "an identifier: no value comes twice"
+    if profile.distinct is not None and len(profile.distinct) <= _MOST_NUMBERS:
+        labels = {_number(value) for value in profile.distinct}
+        if all(math.isfinite(label) for label in labels):
+            return {"labels": sorted(labels)}
+    cuts = round_cuts(*_middle(profile))
+    if not cuts:
+        return "numbers beyond all cuts; declare it by hand"
+    whole = np.array_equal(sample, np.floor(sample)) and all(cut == int(cut) for cut in cuts)
+    return {"cuts": cuts, "whole": True} if whole else {"cuts": cuts}
+
+
+def _is_identifier(profile: Profile) -> bool:
+    return not profile.repeated and profile.rows >= _FEWEST_ROWS
+
+
+def _number(value: object) -> float:
+    """Return a number as it is written in a domain: whole if it is whole."""
+    number = Decimal(str(value))
+    return int(number) if number.is_finite() and number == number.to_integral_value() else float(number)
+
+
+def _middle(profile: Profile) -> tuple[float, float]:
+    """Return where nearly all numbers lie; the bins at the ends are open and hold the rest."""
+    sample = profile.sample()
+    if not sample.size:
+        return math.nan, math.nan
+    lower, upper = np.quantile(sample, [_TAIL, 1 - _TAIL])
+    return (float(lower), float(upper)) if lower < upper else (float(sample.min()), float(sample.max()))
+
+
+def round_cuts(lower: float, upper: float) -> list[Label]:
+    """Return about eight round numbers from lower to upper, evenly spaced; none where there is no such thing."""
+    if not (math.isfinite(lower) and math.isfinite(upper) and max(abs(lower), abs(upper)) < 2**53):
+        return []
+    span = upper - lower or abs(lower) or 1.0
+    power = math.floor(math.log10(span / _BINS))
+    # The next of 1, 2, 5 and 10 times a power of ten.
+    factor = next(factor for factor in (1, 2, 5, 10) if factor * Decimal(10) ** power >= Decimal(span) / _BINS)
+    step = factor * Decimal(10) ** power
+    first, last = math.ceil(Decimal(repr(lower)) / step), math.floor(Decimal(repr(upper)) / step)
+    return [_number(place * step) for place in range(first, max(last, first) + 1)]

@@ -1,0 +1,145 @@
+"""Fetch: read all rows once, encode them into small integers, and count all tables in this process.
+
+What is held are the counts and a chunk of rows, however many there are. Where the rows of a person are bounded, all
+rows are held once, as codes, by the DuckDB inside margrave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+
+from margrave.algebra.kernels import Integers
+from margrave.algebra.layout import Layout
+from margrave.algebra.threads import thread_count
+from margrave.data.counting import Codes, Tally, chunk_rows
+from margrave.data.description import Data
+from margrave.data.embedded import connect, kept_rows, stream
+from margrave.data.engines import Engine
+from margrave.data.failures import quiet_items
+from margrave.data.opening import kind_of, opened, require_columns
+from margrave.data.reading import read_ahead
+from margrave.data.rows import RowCoder, Rows
+from margrave.domain import Domain
+
+_PERSON = "person"
+
+
+def batches(data: Data, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """Yield all rows of some columns as Arrow data, and whether they are texts to read numbers from. PRIVATE.
+
+    Parameters
+    ----------
+    data
+        The private table.
+    columns
+        Which columns, by name; all if None.
+    """
+    yield from quiet_items(_opened_batches(data, columns), f"the {kind_of(data.source)}")
+
+
+def _opened_batches(data: Data, columns: Sequence[str] | None) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    with opened(data.source, data.table, data.query) as engine:
+        names = engine.names if columns is None else tuple(columns)
+        require_columns(engine, names)
+        for batch in engine.batches(names):
+            yield batch, engine.untyped
+
+
+def fetch_counts(
+    engine: Engine,
+    domain: Domain,
+    layout: Layout,
+    *,
+    counts: str | None = None,
+    privacy_id: str | None = None,
+    contributions: int = 1,
+) -> Integers:
+    """Return the exact counts of every table of a closure, in one buffer. PRIVATE.
+
+    Parameters
+    ----------
+    engine
+        The table.
+    domain, layout
+        What is declared, and the tables to count.
+    counts
+        The column that tells what each row counts for, if there is one.
+    privacy_id
+        The column that tells whose row it is, if rows are to be bounded.
+    contributions
+        How many rows of one person are kept.
+    """
+    needed = {k for members in layout.sets[layout.outer :] for k in members}
+    coder = RowCoder(domain, needed, untyped=engine.untyped, counts=counts, privacy_id=privacy_id)
+    require_columns(engine, coder.columns)
+    tally = Tally(layout)
+    for rows in _chunks(_rows(engine, coder, domain, needed, contributions), len(domain)):
+        tally.add(rows.codes, rows.weights)
+    return tally.counts()
+
+
+def _rows(engine: Engine, coder: RowCoder, domain: Domain, needed: set[int], most: int) -> Iterator[Rows]:
+    """Yield the rows to count; those of a person are bounded after rows have been dropped."""
+    coded = _coded(engine, coder, len(domain))
+    first = next(coded, None)
+    if first is None:
+        return
+    if first.persons is None:
+        yield from _with_first(first, coded)
+        return
+    columns = sorted(needed)
+    with connect() as connection:
+        held = (_as_batch(rows, columns) for rows in _with_first(first, coded))
+        for batch in stream(kept_rows(connection, held, _PERSON, most), 2**20):
+            codes = np.zeros((len(domain), batch.num_rows), dtype=first.codes.dtype)
+            for place, k in enumerate(columns):
+                codes[k] = batch.column(place).to_numpy(zero_copy_only=False)
+            yield Rows(codes)
+
+
+def _with_first(first: Rows, others: Iterator[Rows]) -> Iterator[Rows]:
+    yield first
+    yield from others
+
+
+def _as_batch(rows: Rows, columns: Sequence[int]) -> pa.RecordBatch:
+    """Return rows with their persons as Arrow data."""
+    arrays = [pa.array(rows.codes[k]) for k in columns]
+    return pa.RecordBatch.from_arrays([*arrays, rows.persons], [*(f"code_{k}" for k in columns), _PERSON])
+
+
+def _coded(engine: Engine, coder: RowCoder, attributes: int) -> Iterator[Rows]:
+    """Yield the rows of a table as codes, read ahead where the engine lets another thread read."""
+    # Also where nothing but the number of rows is asked for, some column has to be read.
+    read = engine.batches(coder.columns or engine.names[:1])
+    largest = chunk_rows(attributes, 1)
+    with ThreadPoolExecutor(thread_count()) as threads:
+        for batch in read_ahead(read) if engine.threaded else read:
+            for begin in range(0, batch.num_rows, largest):
+                yield coder.code(batch.slice(begin, largest), threads)
+
+
+def _chunks(rows: Iterator[Rows], attributes: int) -> Iterator[Rows]:
+    """Yield the same rows in pieces that are worth the counting: small batches are put together."""
+    waiting: list[Rows] = []
+    for part in rows:
+        waiting.append(part)
+        enough = chunk_rows(attributes, part.codes.itemsize)
+        if sum(piece.codes.shape[1] for piece in waiting) >= enough // 2:
+            yield _together(waiting)
+            waiting = []
+    if waiting:
+        yield _together(waiting)
+
+
+def _together(parts: Sequence[Rows]) -> Rows:
+    """Return several pieces as one."""
+    if len(parts) == 1:
+        return parts[0]
+    codes: Codes = np.concatenate([part.codes for part in parts], axis=1)
+    weights = [part.weights for part in parts if part.weights is not None]
+    return Rows(codes, np.concatenate(weights) if weights else None)

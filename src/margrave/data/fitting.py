@@ -1,0 +1,176 @@
+"""PRIVATE: how a table fits a domain, for the eyes of its custodian alone; all of it is read from the table.
+
+Nothing here goes to anyone else: not into a release, not into a log. What is told is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from margrave.attribute import Attribute
+from margrave.data.description import Data
+from margrave.data.encoding import Encoder
+from margrave.data.engines import Engine
+from margrave.data.failures import quietly
+from margrave.data.numbers import MISSING, OUTSIDE, Codes
+from margrave.data.opening import kind_of, opened
+from margrave.domain import Domain
+from margrave.errors import DataError, suggestion
+
+NOT_FOR_PUBLICATION = "PRIVATE: for the custodian's eyes only, not for publication"
+_MOST_EXAMPLES = 5
+_LONGEST_EXAMPLE = 40
+
+
+@dataclass(frozen=True, repr=False)
+class AttributeFit:
+    """How the column of one attribute fits it.
+
+    Parameters
+    ----------
+    attribute
+        The attribute.
+    outside, missing
+        How many rows have a value that is not declared, and how many have none.
+    examples
+        Some of the values that are not declared.
+    empty
+        The categories that no row has.
+    problem
+        Why the table cannot be counted by this attribute; empty if it can.
+    """
+
+    attribute: Attribute
+    outside: int = 0
+    missing: int = 0
+    examples: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class Fit:
+    """How a table fits a domain.
+
+    Parameters
+    ----------
+    attributes
+        How each column fits its attribute, in the order of the domain.
+    dropped
+        How many rows the policies drop.
+    """
+
+    attributes: tuple[AttributeFit, ...]
+    dropped: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether the table can be counted by the domain."""
+        return not any(fit.problem for fit in self.attributes)
+
+
+def fit(data: Data, domain: Domain) -> Fit:
+    """Return how a table fits a domain.
+
+    Parameters
+    ----------
+    data
+        The private table.
+    domain
+        The declared domain.
+    """
+    return quietly(lambda: _fit(data, domain), f"the {kind_of(data.source)}")
+
+
+def _fit(data: Data, domain: Domain) -> Fit:
+    with opened(data.source, data.table, data.query) as engine:
+        seen = {name: _Seen(domain[name], untyped=engine.untyped) for name in domain.attributes if name in engine.names}
+        dropped = sum(_look(seen, batch) for batch in _batches(engine, list(seen)))
+        fits = [seen[name].fit() if name in seen else _absent(domain[name], engine) for name in domain.attributes]
+    return Fit(tuple(fits), dropped)
+
+
+def _batches(engine: Engine, names: list[str]) -> Iterator[pa.RecordBatch]:
+    return engine.batches(names) if names else iter(())
+
+
+def _look(seen: dict[str, _Seen], batch: pa.RecordBatch) -> int:
+    """Look at some rows, and return how many of them are dropped."""
+    dropped = np.zeros(batch.num_rows, dtype=np.bool_)
+    for place, column in enumerate(seen.values()):
+        codes = column.look(batch.column(place))
+        if codes is not None and column.drops:
+            dropped |= codes == OUTSIDE
+    return int(dropped.sum())
+
+
+def _absent(attribute: Attribute, engine: Engine) -> AttributeFit:
+    hint = suggestion(attribute.name, engine.names)
+    return AttributeFit(attribute, problem=f"the table has no such column{hint}")
+
+
+@dataclass
+class _Seen:
+    """What was seen of a column so far."""
+
+    attribute: Attribute
+    untyped: bool = False
+    outside: int = 0
+    missing: int = 0
+    examples: dict[str, None] = field(default_factory=dict)
+    wrong: str = ""
+
+    def __post_init__(self) -> None:
+        self.encoder = Encoder(self.attribute, untyped=self.untyped)
+        self.counts = np.zeros(self.attribute.size, dtype=np.int64)
+        policy = self.attribute
+        self.drops = policy.outside == "drop"
+
+    def look(self, column: pa.Array) -> Codes | None:
+        """Count the categories of some more rows, and return their codes; None once the column is of the wrong kind."""
+        if self.wrong:
+            return None
+        try:
+            codes = self.encoder.classify(column)
+        except DataError as error:
+            self.wrong = str(error)
+            return None
+        outside = codes == OUTSIDE
+        self.outside += int(outside.sum())
+        self.missing += int((codes == MISSING).sum())
+        self.counts += np.bincount(codes[codes >= 0], minlength=self.attribute.size)
+        if outside.any() and len(self.examples) < _MOST_EXAMPLES:
+            self._keep_examples(column.filter(pa.array(outside)))
+        return codes
+
+    def _keep_examples(self, values: pa.Array) -> None:
+        for value in pc.unique(values)[: 2 * _MOST_EXAMPLES].to_pylist():
+            if len(self.examples) < _MOST_EXAMPLES:
+                shown = repr(value) if isinstance(value, str) else str(value)
+                self.examples[shown if len(shown) <= _LONGEST_EXAMPLE else shown[:_LONGEST_EXAMPLE] + "…"] = None
+
+    def fit(self) -> AttributeFit:
+        """Return how the column fits, now that all of it was seen."""
+        attribute, counts = self.attribute, self.counts
+        for rows, code in ((self.outside, attribute.other_code), (self.missing, attribute.missing_code)):
+            if code is not None:
+                counts[code] += rows
+        categories = attribute.categories
+        empty = () if self.wrong else tuple(categories[code] for code in np.flatnonzero(counts == 0))
+        return AttributeFit(
+            attribute, self.outside, self.missing, tuple(self.examples), empty, self.wrong or self._problem()
+        )
+
+    def _problem(self) -> str:
+        """Say which policy the values outside or missing ask for."""
+        problems = []
+        if self.outside and self.attribute.other is None and not self.drops:
+            problems.append('values that are not declared: declare them, an "other" category, or "outside": "drop"')
+        if self.missing and self.attribute.missing is None:
+            problems.append('missing values: declare a category for them, as in "missing": "unknown"')
+        return "; ".join(problems)

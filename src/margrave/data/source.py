@@ -1,0 +1,116 @@
+"""PRIVATE: from a description of a table to its exact counts, by fetching its rows or by having its engine count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from margrave.algebra.kernels import Integers
+from margrave.algebra.layout import Layout
+from margrave.data.description import Data
+from margrave.data.failures import quietly
+from margrave.data.opening import kind_of, opened
+from margrave.data.table import Source
+from margrave.domain import Domain
+from margrave.errors import DataError
+
+__all__ = ["Data", "TableSource", "is_source", "open_source"]
+
+
+class TableSource:
+    """Counts a private table by a declared domain; nothing is opened before it is asked to count.
+
+    Parameters
+    ----------
+    data
+        Which table.
+    domain
+        The declared domain.
+    contributions
+        The most rows of one person.
+
+    Attributes
+    ----------
+    contributions_bounded
+        "enforced" where rows of persons are drawn by an id, "declared" where the caller's word is taken.
+    """
+
+    def __init__(self, data: Data, domain: Domain, *, contributions: int) -> None:
+        self.domain = domain
+        self.contributions_bounded = "declared" if data.privacy_id is None else "enforced"
+        self._data, self._contributions = data, contributions
+
+    def count(self, layout: Layout) -> Integers:
+        """Return the exact counts of every table of a closure over the domain, in one buffer."""
+        return quietly(lambda: self._count(layout), f"the {kind_of(self._data.source)}")
+
+    def __repr__(self) -> str:
+        return f"TableSource({self._data!r})"
+
+    def _count(self, layout: Layout) -> Integers:
+        from margrave.data.fetching import fetch_counts
+        from margrave.data.pushdown import pays, push_counts
+
+        data = self._data
+        tables = len(layout.sets) - layout.outer
+        progress = data.progress or (lambda done, tables: None)
+        with opened(data.source, data.table, data.query) as engine:
+            push = data.counting == "push-down" or (data.counting == "auto" and pays(engine, layout))
+            if push and data.counts is None:
+                return push_counts(
+                    engine,
+                    self.domain,
+                    layout,
+                    privacy_id=data.privacy_id,
+                    contributions=self._contributions,
+                    progress=progress,
+                )
+            progress(0, tables)
+            counts = fetch_counts(
+                engine,
+                self.domain,
+                layout,
+                counts=data.counts,
+                privacy_id=data.privacy_id,
+                contributions=self._contributions,
+            )
+        progress(tables, tables)
+        return counts
+
+
+def is_source(data: object) -> bool:
+    """Tell whether something counts by itself, as a CodedTable does."""
+    # A frame with a column of that name has a ``domain`` too.
+    return callable(getattr(data, "count", None)) and isinstance(getattr(data, "domain", None), Domain)
+
+
+def open_source(data: object, domain: Domain, *, contributions: int, privacy_id: str | None = None) -> Source:
+    """Return what counts a private table by a domain; nothing is read yet.
+
+    Parameters
+    ----------
+    data
+        A `Data`, or whatever it is made from, or something that counts by itself.
+    domain
+        The declared domain.
+    contributions
+        The most rows of one person; enforced where there is a privacy id.
+    privacy_id
+        The column that tells whose row it is.
+    """
+    if is_source(data):
+        if privacy_id is not None:
+            raise DataError(f"a {type(data).__name__} knows no columns but its codes; leave out privacy_id")
+        return data  # type: ignore[return-value]
+    described = data if isinstance(data, Data) else Data(data, privacy_id=privacy_id)
+    if privacy_id is not None and described.privacy_id != privacy_id:
+        if described.privacy_id is not None:
+            raise DataError("privacy_id is given twice, and not the same; give it once")
+        described = _with_id(described, privacy_id)
+    if described.counts is not None and described.counts in domain:
+        raise DataError(f"column {described.counts!r} is an attribute of the domain and cannot hold the counts too")
+    return TableSource(described, domain, contributions=contributions)
+
+
+def _with_id(data: Data, privacy_id: str) -> Data:
+    """Return the description with a privacy id."""
+    return replace(data, privacy_id=privacy_id)

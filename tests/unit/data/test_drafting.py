@@ -1,0 +1,182 @@
+"""A domain drafted from a table: what becomes labels, what is cut, what is left out."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from margrave.data.description import Data
+from margrave.data.drafting import WARNING, draft_domain, round_cuts
+from margrave.data.fitting import fit
+from margrave.data.profile import MANY, Profile
+from margrave.domain import Attribute, Domain
+from margrave.errors import DataError
+
+ROWS = 400
+PEOPLE = np.random.default_rng(7)
+
+
+def drafted(column, **options):
+    """The attribute that is drafted for a column, or the reason why there is none."""
+    draft = draft_domain(Data(pa.table({"x": column}), **options))
+    return draft.domain["x"] if "x" in draft.domain else draft.left_out["x"]
+
+
+def test_few_texts_become_labels_in_order():
+    assert drafted(["b", "a", "ä", "b", ""]) == Attribute("x", labels=["", "a", "b", "ä"])
+
+
+def test_missing_values_get_a_category():
+    assert drafted(["b", None, "b"]) == Attribute("x", labels=["b"], missing="missing")
+    assert drafted([1.0, float("nan"), 2.0]) == Attribute("x", labels=[1, 2], missing="missing")
+
+
+def test_truth_values_are_two_whatever_was_seen():
+    assert drafted([True, True]) == Attribute("x", labels=[False, True])
+
+
+def test_few_numbers_become_labels():
+    assert drafted(pa.array([3, 1, 2, 3], pa.uint8())) == Attribute("x", labels=[1, 2, 3])
+    assert drafted([3.0, 0.5, -0.0]) == Attribute("x", labels=[0, 0.5, 3])
+    assert drafted([Decimal("1.50"), Decimal("2.00"), Decimal("2.00")]) == Attribute("x", labels=[1.5, 2])
+
+
+def test_many_numbers_are_cut_at_round_ones():
+    ages = PEOPLE.integers(17, 91, ROWS)
+    assert drafted(ages) == Attribute("x", cuts=[20, 30, 40, 50, 60, 70, 80], whole=True)
+    assert drafted(ages.astype(np.float32)) == drafted(ages)
+
+
+def test_measurements_are_no_identifiers_though_none_comes_twice():
+    assert drafted(PEOPLE.normal(size=ROWS)).cuts == (-1.5, -1, -0.5, 0, 0.5, 1, 1.5)
+    assert drafted(PEOPLE.normal(size=2 * MANY)).cuts == (-1.5, -1, -0.5, 0, 0.5, 1, 1.5)
+
+
+def test_outliers_do_not_spread_the_cuts():
+    incomes = np.append(PEOPLE.integers(0, 100, ROWS) * 1000.5, [1e12, -1e12, np.inf])
+    assert max(drafted(incomes).cuts) < 200_000
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "cuts"),
+    [
+        (17, 88, [20, 30, 40, 50, 60, 70, 80]),
+        (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+        (0.1, 0.1, [0.1]),
+        (0, 0, [0]),
+        (-1e300, 1e300, []),
+        (float("nan"), 1, []),
+        (3, 24, [5, 10, 15, 20]),
+        (1001, 1009, [1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009]),
+    ],
+)
+def test_cuts_are_round_numbers(lower, upper, cuts):
+    found = round_cuts(lower, upper)
+    assert found[: len(cuts)] == cuts
+    if found:
+        assert Attribute("x", cuts=found).cuts == tuple(found)
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        ([None, None], "it has no values"),
+        (pa.nulls(2), "it has no values"),
+        (pa.array([], pa.int64()), "it has no values"),
+        (list(range(ROWS)), "an identifier: no value comes twice"),
+        ([f"person {place}" for place in range(ROWS)], "an identifier: no value comes twice"),
+        (list(range(2 * MANY)), "an identifier: no value comes twice"),
+        ([f"text {place // 2}" for place in range(ROWS)], "more than 100 different texts; group them first"),
+        ([f"text {place // 2}" for place in range(4 * MANY)], "more than 100 different texts; group them first"),
+        (
+            [date.fromordinal(1 + place // 2) for place in range(ROWS)],
+            "more than 100 different dates; group them first",
+        ),
+        ([datetime(2024, 1, 1)], "moments, bytes or values of another kind; make a column of few values of it"),
+        ([b"x"], "moments, bytes or values of another kind; make a column of few values of it"),
+        ([1e300 * place for place in range(1, 30)] * 2, "numbers beyond all cuts; declare it by hand"),
+    ],
+)
+def test_what_is_left_out_is_named_with_the_reason(column, reason):
+    assert drafted(column) == reason
+
+
+def test_few_dates_become_labels():
+    assert drafted([date(2024, 2, 29), date(2024, 2, 28)]) == Attribute("x", labels=["2024-02-28", "2024-02-29"])
+
+
+def test_the_privacy_id_is_left_out():
+    draft = draft_domain(Data(pa.table({"id": [1, 1, 2], "sex": ["F", "F", "M"]}), privacy_id="id"))
+    assert draft.domain == Domain.fromdict({"sex": ["F", "M"]})
+    assert draft.left_out == {"id": "the privacy id"}
+
+
+def test_the_draft_says_what_it_is_and_what_it_leaves_out():
+    draft = draft_domain(Data(pa.table({"empty": pa.nulls(2), "sex": ["F", "M"]})))
+    assert draft.domain.unreviewed
+    assert draft.domain.draft == f"{WARNING} Left out: empty."
+    assert draft_domain(Data(pa.table({"sex": ["F", "M"]}))).domain.draft == WARNING
+
+
+def test_columns_may_be_chosen():
+    table = pa.table({"age": [1, 2], "sex": ["F", "M"]})
+    assert draft_domain(Data(table), ["sex"]).domain.attributes == ("sex",)
+    with pytest.raises(DataError, match=r"^the table has no column 'sax'; did you mean 'sex'\?$"):
+        draft_domain(Data(table), ["sax"])
+
+
+def test_a_table_without_columns_is_refused():
+    with pytest.raises(DataError, match="the table has no columns; there is nothing to draft"):
+        draft_domain(Data(pa.table({"x": [1]})), [])
+
+
+def test_a_file_without_types_is_read(tmp_path):
+    path = tmp_path / "people.csv"
+    lines = [f"{place % 3},{place % 7 + 0.5},0{place % 2},{place % 2 == 0},{place % 4 or ''}" for place in range(60)]
+    path.write_text("\n".join(["whole,real,code,truth,gaps", *lines]), encoding="utf-8")
+    data = Data(str(path))
+    domain = draft_domain(data).domain
+    assert domain == Domain(
+        [
+            Attribute("whole", labels=[0, 1, 2]),
+            Attribute("real", labels=[0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5]),
+            Attribute("code", labels=["00", "01"]),
+            Attribute("truth", labels=[False, True]),
+            Attribute("gaps", labels=[1, 2, 3], missing="missing"),
+        ]
+    )
+    assert fit(data, domain).fits
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["a", "b", None]).dictionary_encode(),
+        pa.array(["a", "b", None], pa.string_view()),
+        pa.array(["a", "b", None], pa.large_string()),
+        pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3], pa.int32()), pa.array(["a", "b", None])),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_texts_of_every_type(column):
+    profile = Profile(untyped=False)
+    profile.add(column)
+    assert (profile.kind, profile.distinct, profile.missing) == ("texts", {"a", "b"}, True)
+
+
+def test_the_sample_stays_small_and_covers_all_rows():
+    profile = Profile(untyped=False)
+    for begin in range(0, 10**6, 10**5):
+        profile.add(pa.array(np.arange(begin, begin + 10**5, dtype=np.float64)))
+    sample = profile.sample()
+    assert 2**14 < sample.size <= 2**16
+    # Every so manieth of evenly spaced numbers: quantiles are off by a few steps at most.
+    assert abs(np.quantile(sample, 0.5) - 5e5) < 2e4
+
+
+def test_a_draft_is_not_shown_by_its_repr():
+    assert "secret" not in repr(draft_domain(Data(pa.table({"x": ["secret"]}))))

@@ -1,0 +1,105 @@
+"""How a table fits a domain: counted by hand, for every policy."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from margrave.data.description import Data
+from margrave.data.fitting import fit
+from margrave.domain import Attribute, Domain
+from margrave.errors import DataError
+
+TABLE = pa.table({"sex": ["F", "M", "X", None, "X"], "age": [17, 18, 70, None, 3], "region": [0, 1, 9, 9, 1]})
+
+
+def fitted(*attributes, table=TABLE):
+    return fit(Data(table), Domain(attributes))
+
+
+def summary(found):
+    return [(one.outside, one.missing, one.empty, one.problem) for one in found.attributes]
+
+
+def test_a_table_that_fits():
+    found = fitted(
+        Attribute("sex", labels=["F", "M", "X", "D"], missing="?"), Attribute("age", cuts=[17, 65, 80], missing="?")
+    )
+    assert found.fits
+    assert found.dropped == 0
+    assert summary(found) == [(0, 1, ("D",), ""), (0, 1, ("> 80",), "")]
+
+
+def test_values_outside_and_missing_are_counted_and_shown():
+    (sex,) = fitted(Attribute("sex", labels=["F", "D"])).attributes
+    assert (sex.outside, sex.missing, sex.examples, sex.empty) == (3, 1, ("'M'", "'X'"), ("D",))
+    assert sex.problem == (
+        'values that are not declared: declare them, an "other" category, or "outside": "drop"; '
+        'missing values: declare a category for them, as in "missing": "unknown"'
+    )
+
+
+def test_policies_make_it_fit():
+    found = fitted(
+        Attribute("sex", labels=["F"], other="other", missing="D"), Attribute("region", size=2, outside="drop")
+    )
+    assert found.fits
+    assert found.dropped == 2
+    assert summary(found) == [(3, 1, (), ""), (2, 0, (), "")]
+
+
+def test_a_row_that_two_attributes_drop_is_dropped_once():
+    sex = Attribute("sex", labels=["F", "M"], outside="drop", missing="?")
+    found = fitted(sex, Attribute("region", size=2, outside="drop"))
+    assert found.dropped == 3
+
+
+def test_categories_that_only_other_values_fill_are_not_empty():
+    found = fitted(Attribute("sex", labels=["F", "M", "X"], missing="D", other="E"))
+    assert summary(found) == [(0, 1, ("E",), "")]
+
+
+def test_a_missing_column_and_a_wrong_kind_are_problems_of_their_attribute():
+    found = fitted(Attribute("sexx", labels=["F"]), Attribute("sex", size=2), Attribute("region", size=10))
+    assert not found.fits
+    assert [one.problem for one in found.attributes] == [
+        "the table has no such column; did you mean 'sex'?",
+        "column 'sex' holds texts and its attribute declares numbers; declare what the column holds, or convert the "
+        "column",
+        "",
+    ]
+
+
+def test_a_table_without_any_of_the_columns():
+    found = fitted(Attribute("x", size=2))
+    assert (found.fits, found.dropped) == (False, 0)
+
+
+def test_an_empty_table_fits_and_all_is_empty():
+    found = fitted(Attribute("sex", labels=["F"]), table=TABLE[:0])
+    assert (found.fits, summary(found)) == (True, [(0, 0, ("F",), "")])
+
+
+def test_examples_are_few_and_short():
+    table = pa.table({"x": [f"{place} " + "long" * 100 for place in range(50)]})
+    (one,) = fitted(Attribute("x", labels=["a"]), table=table).attributes
+    assert len(one.examples) == 5
+    assert all(len(example) <= 41 for example in one.examples)
+
+
+def test_a_file_without_types(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("age,sex\n17,F\n,M\nold,\n", encoding="utf-8")
+    found = fit(Data(str(path)), Domain([Attribute("age", cuts=[20]), Attribute("sex", labels=["F", "M"])]))
+    assert [(one.outside, one.missing, one.examples) for one in found.attributes] == [(1, 1, ("'old'",)), (0, 1, ())]
+
+
+def test_a_fit_is_not_shown_by_its_repr():
+    found = fitted(Attribute("sex", labels=["F"]))
+    assert "'X'" not in repr(found)
+    assert "'X'" not in repr(found.attributes)
+
+
+def test_a_file_that_is_not_there():
+    with pytest.raises(DataError, match="there is no file"):
+        fit(Data("nowhere.csv"), Domain([Attribute("x", size=2)]))

@@ -1,0 +1,85 @@
+"""Reading ahead changes nothing but the thread."""
+
+import threading
+
+import pytest
+
+from margrave.data.failures import quiet_items, quietly
+from margrave.data.reading import read_ahead
+from margrave.errors import DataError, PlanError
+
+
+def test_all_items_come_in_order_from_another_thread():
+    threads = set()
+
+    def items():
+        for k in range(100):
+            threads.add(threading.current_thread())
+            yield k
+
+    assert list(read_ahead(items())) == list(range(100))
+    assert threads.isdisjoint({threading.current_thread()})
+
+
+def test_a_failure_comes_where_it_happened():
+    def items():
+        yield 1
+        raise DataError("broken")
+
+    read = read_ahead(items())
+    assert next(read) == 1
+    with pytest.raises(DataError, match="broken"):
+        next(read)
+
+
+def test_a_reader_that_is_left_stops_its_thread():
+    closed = threading.Event()
+
+    def items():
+        try:
+            yield from range(10**9)
+        finally:
+            closed.set()
+
+    source = items()
+    read = read_ahead(source)
+    assert [next(read) for _ in range(3)] == [0, 1, 2]
+    before = threading.active_count()
+    read.close()
+    assert threading.active_count() == before - 1
+    source.close()
+    assert closed.is_set()
+
+
+def test_an_interrupt_of_the_reader_reaches_the_one_who_waits():
+    def items():
+        yield 1
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(read_ahead(items()))
+
+
+def test_errors_of_engines_become_our_own_and_ours_lose_their_context():
+    def foreign():
+        raise ValueError("row 123457 secret")
+
+    def chained():
+        try:
+            foreign()
+        except ValueError as error:
+            raise PlanError("a sentence of our own") from error
+
+    for work, kind, text in [
+        (foreign, DataError, r"^the table could not be read and counted \(ValueError\); see that it is whole"),
+        (chained, PlanError, "^a sentence of our own$"),
+    ]:
+        with pytest.raises(kind, match=text) as caught:
+            quietly(work, "the table")
+        assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+    assert quietly(lambda: 3, "the table") == 3
+    assert list(quiet_items(iter([1, None, 2]), "the table")) == [1, None, 2]
+    with pytest.raises(DataError, match="the table could not be read"):
+        list(quiet_items(map(int, ["secret"]), "the table"))
+    with pytest.raises(KeyboardInterrupt):
+        quietly(lambda: (_ for _ in ()).throw(KeyboardInterrupt), "the table")
