@@ -48,7 +48,7 @@ class Provenance:
     contributions
         The most rows that one person has in the table.
     contributions_bounded
-        How that is known: "declared" by the caller, or "enforced" when rows were counted.
+        How that is known: "declared", the caller's word, or "enforced": no more rows of a person were kept, by an id.
     sampler
         Which sampler drew the noise.
     private
