@@ -14,7 +14,7 @@ PACKAGE = Path(margrave.__file__).parent
 # Rooms from the ground up: a module may import rooms below its own, its own room, and nothing above.
 FLOORS = [
     {"errors"},
-    {"memory", "codebook", "attribute"},
+    {"memory", "codebook", "attribute", "replacement"},
     {"dictionaries"},
     {"algebra", "privacy", "domain"},
     {"workload", "measurements", "data"},

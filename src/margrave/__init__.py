@@ -82,5 +82,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """List the late names too."""
-    return sorted({*globals(), *__all__})
+    """List the public names, the late ones too."""
+    return sorted(__all__)

@@ -19,7 +19,6 @@ import json
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -29,12 +28,14 @@ from margrave.attribute import KEYS, Attribute, Label, checked_text
 from margrave.codebook import check_keys, parse_object, read_text
 from margrave.dictionaries.recognition import YAML_ENDINGS, foreign_attributes, parse_yaml
 from margrave.errors import DomainError, suggestion
+from margrave.replacement import replacing
 
 __all__ = ["Attribute", "Domain", "Label"]
 
 _SCHEMA = 1
 _CODEBOOK_KEYS = ("draft", "reviewed", "margrave", "schema", "description", "attributes")
 _MOST_NAMES_SHOWN = 12
+_NOT_REVIEWED = "a draft that was not marked as reviewed"
 _json = partial(json.dumps, ensure_ascii=False)
 
 
@@ -96,6 +97,9 @@ class Domain:
         # An attribute may well be called margrave, but then it has a size or a list there.
         if document.get("margrave") == "domain":
             words = {key: document[key] for key in ("description", "draft", "reviewed") if key in document}
+            # Whoever wrote either key meant a draft, whatever became of the other.
+            if words.get("draft") == "" or (words.get("reviewed") is False and "draft" not in words):
+                words["draft"] = _NOT_REVIEWED
             return cls(_codebook_attributes(document), **words)
         if not document:
             raise DomainError('the JSON object names no attribute; name at least one, as in {"age": 85}')
@@ -128,15 +132,12 @@ class Domain:
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the codebook to a file, which is replaced as a whole or, on failure, left as it was."""
         file = Path(path)
-        temporary = file.parent / f".{file.name}.{os.getpid()}.tmp"
         try:
-            temporary.write_text(self.to_json(), encoding="utf-8", newline="\n")
-            temporary.replace(file)
+            # A draft was read from the private table, and is for this user's eyes only until it is reviewed.
+            with replacing(file, private=self.unreviewed) as stream:
+                stream.write(self.to_json().encode())
         except OSError as error:
             raise DomainError(f"{file} cannot be written ({error.strerror}); name another file") from error
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
 
     @property
     def unreviewed(self) -> bool:
@@ -234,5 +235,6 @@ def _codebook_entry(member: Attribute) -> dict[str, object]:
     size = member.declared if member.labels is None and member.cuts is None else None
     outside = None if member.outside == "error" else member.outside
     policies = (member.missing, member.other, outside)
-    values = (member.name, size, member.labels, member.cuts, member.whole or None, *policies, member.description or None)
+    declared = (size, member.labels, member.cuts, member.whole or None)
+    values = (member.name, *declared, *policies, member.description or None)
     return {key: value for key, value in zip(KEYS, values, strict=True) if value is not None}

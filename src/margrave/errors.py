@@ -82,6 +82,10 @@ class ExperimentError(MargraveError):
     """An experiment cannot be run as asked, or a file of its results cannot be used."""
 
 
+class InterruptionError(MargraveError):
+    """Work was interrupted after something had been paid for; the message says where that is kept."""
+
+
 class JobError(MargraveError):
     """A command line or a job file does not say what is to be done."""
 

@@ -8,7 +8,7 @@ import pytest
 from margrave.cli import job as job_module
 from margrave.cli.job import Job
 from margrave.domain import Domain
-from margrave.errors import BudgetError, JobError, LedgerError, WorkloadError
+from margrave.errors import BudgetError, BudgetRefusedError, JobError, LedgerError, WorkloadError
 from margrave.privacy.budget import Budget
 
 DOMAIN = Domain.fromdict({"age": 3, "sex": 2, "region": 4})
@@ -125,3 +125,10 @@ def test_a_ledger_begins_with_a_cap_and_goes_on_without(tmp_path):
         Job(cap_rho=0.5).open_ledger()
     with pytest.raises(JobError, match="--cap-epsilon needs --delta"):
         Job(ledger=file, cap_epsilon=1.0).open_ledger()
+
+
+def test_a_budget_above_the_cap_begins_no_ledger(tmp_path):
+    file = tmp_path / "people.ledger"
+    with pytest.raises(BudgetRefusedError, match="no ledger was begun and nothing was read: ask for less"):
+        Job(ledger=str(file), cap_rho=0.5, rho=0.6).open_ledger()
+    assert not file.exists()

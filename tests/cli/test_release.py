@@ -182,6 +182,13 @@ def test_a_spent_budget_is_exit_code_3(published):
     assert not (published / "again").exists()
 
 
+def test_a_name_that_is_too_long_for_the_measurements_is_refused_before_the_charge(survey):
+    done = release(survey, "--ledger", "people.ledger", "--cap-rho", "1", out="o" * 245)
+    assert (done.returncode, "is too long for a file" in done.stderr) == (2, True)
+    assert Ledger(survey / "people.ledger").spent == 0
+    assert "is there already" in release(survey, out=".").stderr
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written_is_refused_before_the_charge(survey):
     locked = survey / "locked"
@@ -198,6 +205,7 @@ def test_a_full_disk_leaves_no_half_release_and_keeps_what_was_paid_for(survey):
     done = release(survey, *options, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)))
     assert done.returncode == 2
     assert "cannot be written" in done.stderr
+    assert "release.measurements.npz … goes on from them" in done.stderr
     assert not (survey / "release").exists()
     assert len(Ledger(survey / "people.ledger").entries()) == 1
     kept = survey / "release.measurements.npz"

@@ -234,7 +234,7 @@ def test_long_numbers_are_cut_in_messages():
 def test_repr_shows_rho_with_its_epsilon_rounded_up_and_its_delta():
     assert repr(Budget.zcdp(rho=0.1)) == "Budget(ρ = 0.1, that is ε = 2.7155 at δ = 1e-09)"
     assert Budget.zcdp(rho=0.1).epsilon() < 2.7155
-    assert repr(Budget.approx(epsilon=1, delta=1e-5)) == "Budget(ρ = ≈0.0305566, that is ε = 1 at δ = 1e-05)"
+    assert repr(Budget.approx(epsilon=1, delta=1e-5)) == "Budget(ρ ≈ 0.0305566, that is ε = 1 at δ = 1e-05)"
     assert repr(Budget.zcdp(rho=1, delta=1e-6)).endswith("at δ = 1e-06)")
 
 

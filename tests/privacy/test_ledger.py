@@ -117,7 +117,7 @@ def test_the_cap_is_a_rho_or_a_budget_and_stays_what_it_was(path):
     budget = Budget.approx(epsilon=1, delta=1e-9)
     assert Ledger(path, cap=budget).cap == budget.rho
     assert Ledger(path, cap=budget.rho).cap == Ledger(path).cap == budget.rho
-    with refused("not ρ = 2/1; a cap is fixed when a ledger begins: leave the cap out or give the same"):
+    with refused("not ρ = 2; a cap is fixed when a ledger begins: leave the cap out or give the same"):
         Ledger(path, cap=2)
 
 

@@ -212,3 +212,12 @@ def test_whole_is_for_cuts_at_whole_numbers(options):
 def test_whole_is_true_or_false():
     with pytest.raises(DomainError, match="attribute 'age' has whole 1; write true or false"):
         Attribute("age", cuts=(17,), whole=1)
+
+
+@pytest.mark.parametrize(
+    "words", ['"reviewed": false', '"draft": ""', '"draft": "", "reviewed": false', '"draft": "x", "reviewed": false']
+)
+def test_whoever_writes_either_key_of_a_draft_means_one(words):
+    text = f'{{{words}, "margrave": "domain", "schema": 1, "attributes": [{{"name": "sex", "size": 2}}]}}'
+    assert Domain.from_json(text).unreviewed
+    assert Domain.from_json(Domain.from_json(text).to_json()).unreviewed

@@ -24,7 +24,7 @@ from margrave.cli.release import release
 from margrave.cli.report import report
 from margrave.cli.reproduce import reproduce
 from margrave.cli.validate import validate
-from margrave.errors import BudgetRefusedError, MargraveError
+from margrave.errors import BudgetRefusedError, InterruptionError, MargraveError
 
 _INTERRUPTED = 130
 
@@ -83,6 +83,8 @@ def run(words: list[str]) -> int:
         return outcome if isinstance(outcome, int) else 0
     except BudgetRefusedError as error:
         return _report(error, " ".join(str(error).split()), 3, words)
+    except InterruptionError as error:
+        return _report(error, str(error), _INTERRUPTED, words)
     except (MargraveError, TyperException) as error:
         message = str(error) if isinstance(error, MargraveError) else error.format_message()
         return _report(error, " ".join(message.split()), 2, words)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
     from margrave.release.release import Release
 
+# All that the demonstration writes.
+_OWN = ("town.csv", "domain.json", "job.toml", "town.ledger", "release")
 # The first line of the job file: a folder that has it was made by the demo, and may be made anew.
 _MARK = "# The demonstration's job: margrave release --job job.toml does it again (and spends again)."
 _JOB = f"""{_MARK}
@@ -62,12 +64,16 @@ def demo(
 
 
 def _prepare(folder: Path) -> None:
-    """Make the folder, or empty it if an earlier demonstration made it."""
+    """Make the folder, or clear away what an earlier demonstration left there, and that alone."""
     job = folder / "job.toml"
     try:
-        if folder.exists() and any(folder.iterdir()):
-            if not job.is_file() or not job.read_text(encoding="utf-8").startswith(_MARK):
-                raise JobError(f"{folder} is there and was not made by the demo; name another folder with --out")
+        present = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+        if present and (not job.is_file() or not job.read_text(encoding="utf-8").startswith(_MARK)):
+            raise JobError(f"{folder} is there and was not made by the demo; name another folder with --out")
+        yours = [name for name in present if name not in _OWN]
+        if yours:
+            raise JobError(f"{folder} holds files of yours ({', '.join(yours[:3])}); name another folder with --out")
+        if present:
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -11,6 +11,7 @@ import typer
 
 from margrave.cli.screen import Tick, console, progress
 from margrave.errors import JobError
+from margrave.replacement import replacing
 
 if TYPE_CHECKING:
     from margrave.release.release import Release
@@ -81,6 +82,7 @@ def _write_entry(release: Release, file: Path, name: str | None, curator: str | 
 
     text = registry_entry(release, name=name, curator=curator)
     try:
-        file.write_text(text, encoding="utf-8", newline="\n")
+        with replacing(file) as stream:
+            stream.write(text.encode())
     except OSError as error:
         raise JobError(f"{file} cannot be written ({error.strerror}); name another file") from error

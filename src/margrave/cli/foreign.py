@@ -23,24 +23,26 @@ _COUNT, _VARIANCE = "count", "variance"
 _Columns = dict[str, list[str | None]]
 
 
-def read_measurements(paths: Sequence[Path], domain: Domain, variance: float | None) -> Measurements:
-    """Return the measurements of an .npz file that margrave saved, or of noisy tables in CSV or Parquet files.
+def read_measurements(paths: Sequence[Path], domain: Domain | None, variance: float | None) -> Measurements:
+    """Return the measurements that margrave saved in a file or a folder, or of noisy tables in CSV or Parquet files.
 
     Parameters
     ----------
     paths
-        One .npz file, or any number of tables.
+        One .npz file or folder, or any number of tables.
     domain
-        The domain of the tables.
+        The domain of the tables; measurements that margrave saved have their own.
     variance
         The variance of the noise of every cell, for files without such a column.
     """
     from margrave.measurements import Measurements
 
-    if any(path.suffix == ".npz" for path in paths):
+    if any(path.suffix == ".npz" or path.is_dir() for path in paths):
         if len(paths) > 1:
-            raise MeasurementError("an .npz file and others are given; give one .npz file, or tables")
-        return Measurements.load(paths[0])
+            raise MeasurementError("an .npz file or a folder and others are given; give one of them, or tables")
+        return Measurements.load(paths[0] / "measurements.npz" if paths[0].is_dir() else paths[0])
+    if domain is None:
+        raise MeasurementError("noisy tables need their domain; give its file with --domain")
     return Measurements.from_marginals(domain, [_table(path, domain, variance) for path in paths])
 
 

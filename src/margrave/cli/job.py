@@ -23,7 +23,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from margrave.errors import JobError, suggestion
+from margrave.errors import BudgetRefusedError, JobError, suggestion
 
 if TYPE_CHECKING:
     from margrave.data.source import Data
@@ -184,7 +184,7 @@ class Job:
         """Make the plan; by default for the method that will be used."""
         from margrave.planning.plan import plan
 
-        usual = "table_variance" if (self.method or "lnn") == "lnn" else "total_variance"
+        usual = "nonnegative" if (self.method or "lnn") == "lnn" else "total_variance"
         contributions = self.need("contributions")
         return plan(workload, self.budget(), contributions=contributions, objective=self.objective or usual)
 
@@ -210,7 +210,13 @@ class Job:
                 f"there is no ledger {self.ledger}; to begin one give its cap for the life of the data set, "
                 "--cap-epsilon (at --delta) or --cap-rho"
             )
-        return Ledger(self.ledger, _budget(self.cap_epsilon, self.cap_rho, self.delta, "cap-") if capped else None)
+        cap = _budget(self.cap_epsilon, self.cap_rho, self.delta, "cap-") if capped else None
+        asked = None if self.epsilon is None and self.rho is None else self.budget()
+        if cap is not None and asked is not None and asked.rho > cap.rho and not Path(self.ledger).exists():
+            raise BudgetRefusedError(
+                f"{asked!r} is asked for and the cap is {cap!r}; no ledger was begun and nothing was read: ask for less"
+            )
+        return Ledger(self.ledger, cap)
 
 
 def _budget(epsilon: float | None, rho: float | None, delta: float | None, prefix: str) -> Budget:

@@ -64,8 +64,11 @@ def plan(
     screen.print(f"budget: {spent}")
     screen.print(str(planned.summary()))
     for names, value in margins.items():
-        screen.print(f"{' × '.join(names)}: ± {value:,.1f} people (95 %)", markup=False)
+        noun = "people" if planned.contributions == 1 else "rows"
+        screen.print(f"{' × '.join(names)}: ± {value:,.1f} {noun} (95 %)", markup=False)
     screen.print(_UNBIASED)
+    if planned.workload.domain.unreviewed:
+        screen.print("The domain is a draft: nothing is measured with it before it is reviewed.")
 
 
 def _plain(planned: Plan, margins: dict[tuple[str, ...], float]) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from margrave.cli.screen import Tick
 from margrave.errors import JobError, ReleaseError
 
 if TYPE_CHECKING:
-    from margrave.measurements import Measurements
+    from margrave.measurements import Measurements, Provenance
     from margrave.release.release import Release
     from margrave.workload import Workload
 
-_REPORT, _REGISTRY = "report.html", "registry.yaml"
+_REPORT = "report.html"
 
 
 @dataclass(frozen=True)
@@ -52,19 +52,17 @@ class Wish:
         if method not in METHODS:
             raise ReleaseError(f"no method {method!r} (there are {', '.join(METHODS)})")
         report = job.report is None or job.report
-        return cls(Path(job.need("out")), method, bool(job.overwrite), bool(job.csv), report, job.title)
+        try:
+            folder = Path(job.need("out")).resolve()
+        except (OSError, ValueError) as error:
+            raise JobError(f"{job.out!r} is no name for a folder ({error}); name another one") from error
+        return cls(folder, method, bool(job.overwrite), bool(job.csv), report, job.title)
 
-    def check(self, workload: Workload, *others: Path) -> None:
+    def check(self, workload: Workload) -> None:
         """Refuse now what could not be written later, when the budget is spent."""
         from margrave.release.store.saving import require_target
 
         require_target(self.folder, overwrite=self.overwrite)
-        for file in others:
-            if os.path.lexists(file):
-                raise JobError(
-                    f"{file} is there: the measurements of a run that did not end; they are paid for. Make the release "
-                    f"from them (margrave reconstruct {file} …), or remove the file to spend anew"
-                )
         if self.report:
             from margrave.release.report.charts import require_packages
 
@@ -73,12 +71,15 @@ class Wish:
 
     def say(self, release: Release, screen: Console) -> None:
         """Say where to look."""
-        screen.print(f"[bold]{len(release.workload):,} tables[/] in {self.folder}", highlight=False)
+        shown = os.path.relpath(self.folder)
+        noun = "table" if len(release.workload) == 1 else "tables"
+        screen.print(f"[bold]{len(release.workload):,} {noun}[/] in {shown}")
         if self.report:
-            screen.print(f"report: {self.folder / _REPORT}")
+            screen.print(f"report: {Path(shown) / _REPORT}")
         if release.provenance is not None:
             record = release.provenance
-            screen.print(f"spent: ε = {record.epsilon:.6g} at δ = {record.delta:.3g} (ρ = {float(record.rho):.6g})")
+            screen.print(f"privacy: ε = {record.epsilon:.6g} at δ = {record.delta:.3g} (ρ = {float(record.rho):.6g})")
+            screen.print(_rows(record))
         if release.solution is not None:
             screen.print(
                 f"solved in {release.solution.steps} rounds, within {release.solution.gap:.0e} of the best fit"
@@ -100,6 +101,14 @@ class Wish:
         }
 
 
+def _rows(record: Provenance) -> str:
+    """Return what is known about the rows of one person."""
+    most = "1 row" if record.contributions == 1 else f"{record.contributions:,} rows"
+    if record.contributions_bounded == "enforced":
+        return f"rows: at most {most} of each person were counted; the table may hold more"
+    return f"rows: at most {most} a person, taken on trust (--privacy-id would see to it)"
+
+
 def publish(noisy: Measurements, workload: Workload, wish: Wish, begin: Callable[[str], Tick]) -> Release:
     """Reconstruct the tables and write the folder.
 
@@ -115,7 +124,6 @@ def publish(noisy: Measurements, workload: Workload, wish: Wish, begin: Callable
         Begins a progress bar.
     """
     from margrave.release.reconstruct import reconstruct
-    from margrave.release.registry import registry_entry
     from margrave.release.store.saving import save
 
     options = {}
@@ -125,8 +133,6 @@ def publish(noisy: Measurements, workload: Workload, wish: Wish, begin: Callable
         options = {"strict": False, "progress": lambda steps, gap: tick(steps, None)}
     released = reconstruct(noisy, workload, method=wish.method, **options)  # type: ignore[arg-type]
     documents = {}
-    if released.provenance is not None and released.provenance.private:
-        documents[_REGISTRY] = registry_entry(released)
     if wish.report:
         from margrave.release.report.page import report
 

@@ -10,13 +10,14 @@ import typer
 from rich.table import Table
 
 from margrave.cli.options import AsJson
-from margrave.cli.screen import console, print_json
+from margrave.cli.screen import console, print_json, print_table
 
 if TYPE_CHECKING:
     from margrave.release.share import Share
     from margrave.release.table import Table as ReleaseTable
 
 _MOST_ROWS = 200
+_ROUNDING = 1e-9
 
 
 def query(
@@ -47,7 +48,7 @@ def query(
         print_json({"condition": condition, "of": share_of, "level": level, "note": answer.note, "rows": plain})
         return
     screen = console()
-    screen.print(_shown(rows))
+    print_table(_shown(rows))
     if len(rows) > _MOST_ROWS:
         screen.print(f"… and {len(rows) - _MOST_ROWS:,} more; use --json for all")
     if answer.note:
@@ -57,22 +58,31 @@ def query(
 def _shown(rows: list[dict[str, Any]]) -> Table:
     """Return the answer as a table for the terminal."""
     table = Table()
+    digits = {name: _digits([row[name] for row in rows]) for name in (rows[0] if rows else {})}
     for name, value in (rows[0] if rows else {}).items():
         table.add_column(name, justify="left" if isinstance(value, str) else "right")
     for row in rows[:_MOST_ROWS]:
-        table.add_row(*(_text(value) for value in row.values()))
+        table.add_row(*(_text(value, digits[name]) for name, value in row.items()))
     return table
 
 
-def _text(value: object) -> str:
+def _digits(column: list[object]) -> int:
+    """Return how many decimals a column needs: none for whole numbers, three for shares, one for other numbers."""
+    numbers = [value for value in column if isinstance(value, float) and math.isfinite(value)]
+    if all(value == round(value) for value in numbers):
+        return 0
+    return 3 if max(map(abs, numbers)) <= 1 else 1
+
+
+def _text(value: object, digits: int) -> str:
     """Return one value as people read it."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
-    if isinstance(value, float):
-        return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
-    return str(value)
+    return f"{value:,.{digits}f}" if isinstance(value, float) else str(value)
 
 
 def _plain(value: object) -> object:
-    """Return one value as JSON has it."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """Return one value as JSON has it; what differs from zero by rounding alone is zero."""
+    if isinstance(value, float):
+        return None if not math.isfinite(value) else 0.0 if abs(value) < _ROUNDING else value
+    return value

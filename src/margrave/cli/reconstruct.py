@@ -14,7 +14,10 @@ from margrave.cli.screen import console, print_json, progress
 
 
 def reconstruct(
-    files: Annotated[list[Path], typer.Argument(help="One .npz file of measurements, or noisy tables (CSV, Parquet).")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="A .npz file of measurements, the folder of a release, or noisy tables (CSV, Parquet)."),
+    ],
     job: o.JobFile = None,
     variance: Annotated[
         float | None, typer.Option("--variance", help="The variance of the noise, for files without such a column.")
@@ -43,10 +46,11 @@ def reconstruct(
     left = ("job", "files", "variance", "json", "read_measurements")
     asked = Job.of(job, {name: value for name, value in given.items() if name not in left})
     wish = Wish.of(asked)
-    declared = asked.read_domain()
-    workload = asked.workload(declared)
-    wish.check(workload)
+    # Measurements that margrave saved carry their domain; tables from elsewhere do not.
+    declared = None if asked.domain is None else asked.read_domain()
     noisy = read_measurements(files, declared, variance)
+    workload = asked.workload(noisy.domain)
+    wish.check(workload)
     with progress() as begin:
         released = publish(noisy, workload, wish, begin)
     if json:

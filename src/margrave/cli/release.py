@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from margrave.cli import options as o
 from margrave.cli.job import Job
+from margrave.cli.keeping import keep, kept_file, require_room
 from margrave.cli.publishing import Wish, publish
 from margrave.cli.screen import Tick, console, print_json, progress
+from margrave.errors import InterruptionError, MargraveError
 
 if TYPE_CHECKING:
     from margrave.data.source import Data
@@ -71,13 +73,22 @@ def run(job: Job, *, json: bool = False) -> None:
     domain = job.read_domain()
     planned = job.plan(job.workload(domain))
     source = job.source()
+    kept = kept_file(wish.folder)
+    wish.check(planned.workload)
+    require_room(kept, planned.layout.cells)
     ledger = job.open_ledger()
-    kept = wish.folder.with_name(f"{wish.folder.name}.measurements.npz")
-    wish.check(planned.workload, kept)
     with progress() as begin:
         noisy = _measure(planned, source, ledger, begin("counting"))
-        noisy.save(kept)  # at once: it is paid for, and what follows may fail or be interrupted
-        released = publish(noisy, planned.workload, wish, begin)
+        kept = keep(noisy, kept)
+        try:
+            released = publish(noisy, planned.workload, wish, begin)
+        except MargraveError as error:
+            kept_at = (
+                f"the measurements are paid for and kept in {kept}: margrave reconstruct {kept} … goes on from them"
+            )
+            raise type(error)(f"{error}; {kept_at}") from error
+        except KeyboardInterrupt:
+            raise InterruptionError(f"interrupted; the measurements are paid for and kept in {kept}") from None
     with suppress(OSError):
         kept.unlink()
     if json:

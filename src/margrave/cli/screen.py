@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 # How much is done, and of how much; None where nobody knows.
+_WIDEST = 1_000
 Tick = Callable[[int, int | None], None]
 
 
@@ -20,8 +23,16 @@ def console() -> Console:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+    """Print one JSON document; letters that the terminal has no code for are escaped, not lost."""
+    plain = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    sys.stdout.write(json.dumps(value, ensure_ascii=not plain, indent=2, allow_nan=False) + "\n")
+
+
+def print_table(table: Table) -> None:
+    """Print a table; where it is wider than the terminal its lines run on, because a number cut off misleads."""
+    screen = console()
+    natural = Measurement.get(screen, screen.options.update(max_width=_WIDEST), table).maximum
+    Console(soft_wrap=True, highlight=False, width=max(screen.width, natural)).print(table)
 
 
 @contextmanager

@@ -11,7 +11,6 @@ import os
 import zipfile
 import zlib
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from margrave.errors import MeasurementError
+from margrave.replacement import replacing
 
 Arrays = dict[str, NDArray[Any]]
 _HEADER = "header"
@@ -40,17 +40,12 @@ def write_archive(
         Arrays of numbers by name.
     """
     file = Path(path)
-    temporary = file.parent / f".{file.name}.{os.getpid()}.tmp"
     text = np.frombuffer(json.dumps(header, ensure_ascii=False).encode(), dtype=np.uint8)
     try:
-        with temporary.open("wb") as stream:
+        with replacing(file) as stream:
             np.savez(stream, allow_pickle=False, **{_HEADER: text, **arrays})
-        temporary.replace(file)
     except OSError as error:
         raise MeasurementError(f"{file} cannot be written ({error.strerror}); name another file") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def read_archive(path: str | os.PathLike[str], kind: str, schema: int) -> tuple[dict[str, Any], Arrays]:

@@ -114,7 +114,7 @@ class Budget:
             return NotImplemented
         if other.rho >= self.rho:
             raise BudgetError(
-                f"nothing is left when ρ = {shown_fraction(other.rho)} is taken from ρ = {shown_fraction(self.rho)}; "
+                f"nothing is left when {spoken_rho(other.rho)} is taken from {spoken_rho(self.rho)}; "
                 "take less, or compare the two first"
             )
         return self._with(self.rho - other.rho)
@@ -135,7 +135,7 @@ class Budget:
 
     def __repr__(self) -> str:
         epsilon = Context(prec=5, rounding=ROUND_CEILING).create_decimal_from_float(self.epsilon())
-        return f"Budget(ρ = {shown_fraction(self.rho)}, that is ε = {epsilon.normalize():g} at δ = {self.delta:g})"
+        return f"Budget({spoken_rho(self.rho)}, that is ε = {epsilon.normalize():g} at δ = {self.delta:g})"
 
     def _with(self, rho: Fraction) -> Budget:
         return Budget(rho=rho, delta=self.delta)
@@ -213,6 +213,12 @@ def shown_fraction(value: Fraction) -> str:
     """Return a fraction for people: at most six digits, with ≈ where they are not all of it."""
     text = f"{float(value):.6g}"
     return text if Fraction(text) == value or float(text) == float(value) else f"≈{text}"
+
+
+def spoken_rho(value: Fraction) -> str:
+    """Return ``ρ = 0.5``, or ``ρ ≈ 0.0149731`` where six digits are not all of it."""
+    text = shown_fraction(value)
+    return f"ρ ≈ {text[1:]}" if text.startswith("≈") else f"ρ = {text}"
 
 
 def positive_number(what: str, value: Number) -> Fraction:

@@ -30,7 +30,15 @@ from pathlib import Path
 from types import MappingProxyType
 
 from margrave.errors import BudgetError, BudgetRefusedError, LedgerError
-from margrave.privacy.budget import Budget, Number, exact_number, positive_number, shown_fraction, shown_value
+from margrave.privacy.budget import (
+    Budget,
+    Number,
+    exact_number,
+    positive_number,
+    shown_fraction,
+    shown_value,
+    spoken_rho,
+)
 from margrave.privacy.ledger_file import (
     Contents,
     Detail,
@@ -75,8 +83,8 @@ class Ledger:
         self._cap = self._read().cap
         if asked is not None and asked != self._cap:
             raise LedgerError(
-                f"ledger {str(self._path)!r} has the cap ρ = {amount_text(self._cap)}, not ρ = "
-                f"{amount_text(asked)}; a cap is fixed when a ledger begins: leave the cap out or give the same"
+                f"ledger {str(self._path)!r} has the cap {spoken_rho(self._cap)} (exactly {amount_text(self._cap)}), "
+                f"not {spoken_rho(asked)}; a cap is fixed when a ledger begins: leave the cap out or give the same"
             )
 
     @property
@@ -173,11 +181,10 @@ class Ledger:
         except LedgerError as error:
             return f"Ledger({str(self._path)!r}: {error})"
         spent, left = shown_fraction(contents.spent), shown_fraction(contents.cap - contents.spent)
+        charges = "1 charge" if len(contents.entries) == 1 else f"{len(contents.entries)} charges"
         state = "; torn last line, call repair()" if contents.torn else ""
-        return (
-            f"Ledger({str(self._path)!r}, cap ρ = {shown_fraction(contents.cap)}: spent {spent} in "
-            f"{len(contents.entries)} charges, {left} left{state})"
-        )
+        known = f"spent {spent} in {charges}, {left} left{state}"
+        return f"Ledger({str(self._path)!r}, cap {spoken_rho(contents.cap)}: {known})"
 
     def _read(self) -> Contents:
         with locked(self._path, write=False) as file:
@@ -236,7 +243,7 @@ def _amount(what: str, value: Number | Budget) -> Fraction:
 def _refusal(path: Path, contents: Contents, asked: Fraction) -> str:
     spent, cap, left = contents.spent, contents.cap, contents.cap - contents.spent
     text = (
-        f"ledger {str(path)!r} refuses ρ = {shown_fraction(asked)}: {shown_fraction(spent)} of the cap "
+        f"ledger {str(path)!r} refuses {spoken_rho(asked)}: {shown_fraction(spent)} of the cap "
         f"{shown_fraction(cap)} is spent, {shown_fraction(left)} remains; ask for no more than that"
     )
     if asked - left < cap / 10**9:
