@@ -1,5 +1,6 @@
 """The command line as a person meets it: help, version, wrong words, errors, exit codes."""
 
+import os
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 
 import margrave
 from margrave.cli import app
+from margrave.cli.demo import _MARK
 from margrave.errors import BudgetRefusedError, MargraveError
 
 
@@ -78,10 +80,29 @@ def test_debug_shows_where_an_error_arose(monkeypatch, capsys):
     assert shown.endswith("error: no\n")
 
 
-def test_demo_prints_a_table():
-    done = margrave_command("demo")
-    assert done.returncode == 0, done.stderr
+def test_demo_makes_a_release_and_does_it_again(tmp_path):
+    for _ in range(2):
+        done = margrave_command("demo", "--out", str(tmp_path / "demo"))
+        assert (done.returncode, done.stderr) == (0, "")
     assert "Age by marital status, non-negative" in done.stdout
-    last = next(line for line in done.stdout.splitlines() if "non-negative (lnn)" in line)
+    last = next(line for line in reversed(done.stdout.splitlines()) if "non-negative" in line)
     assert last.split("│")[3].strip() == "0"  # no negative cells
-    assert done.stderr == ""
+    assert len(margrave.load(tmp_path / "demo" / "release").workload) == 220
+
+
+def test_demo_never_removes_what_is_not_its_own(tmp_path):
+    (tmp_path / "letter.txt").write_text("dear", encoding="utf-8")
+    done = margrave_command("demo", "--out", str(tmp_path))
+    assert (done.returncode, "was not made by the demo" in done.stderr) == (2, True)
+    (tmp_path / "job.toml").write_text(_MARK, encoding="utf-8")
+    done = margrave_command("demo", "--out", str(tmp_path))
+    assert (done.returncode, "holds files of yours (letter.txt)" in done.stderr) == (2, True)
+    assert (tmp_path / "letter.txt").read_text(encoding="utf-8") == "dear"
+
+
+def test_a_terminal_without_letters_of_ours_is_no_reason_to_fail(tmp_path):
+    line = [sys.executable, "-m", "margrave", "demo", "--out", str(tmp_path / "demo")]
+    done = subprocess.run(line, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "40"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    # Numbers are whole even where the terminal is narrower than the table.
+    assert b"50,000" in done.stdout

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from margrave.cli.screen import console
+from margrave.cli.screen import console, print_table
 from margrave.errors import JobError, MargraveError
 
 if TYPE_CHECKING:
@@ -100,12 +100,12 @@ def _show(release: Release) -> None:
     rows, columns = table.categories
     for title, counts in (("unbiased", table.estimate), ("non-negative", table.values)):
         if counts is not None:
-            screen.print(crosstab(f"Age by marital status, {title}", rows, columns, counts))
+            print_table(crosstab(f"Age by marital status, {title}", rows, columns, counts))
     screen.print(f"Standard error of a cell, unbiased: {table.std_error:.1f} people\n")
     tables = list(release.tables())
     estimates = [one.estimate for one in tables if one.estimate is not None]
     products = [("unbiased", estimates), ("non-negative", [one.values for one in tables])]
-    screen.print(comparison(products, [town.count(names) for names in release.workload]))
+    print_table(comparison(products, [town.count(names) for names in release.workload]))
 
 
 def crosstab(title: str, rows: Sequence[str], columns: Sequence[str], counts: Floats) -> Table:
