@@ -1,8 +1,9 @@
 r"""Scalable MWEM: measure the tables that the measurements so far answer worst, one a round ([ReM] Alg. 6).
 
-With a share a of the budget ρ the total is measured. Then, in each of T rounds, the table with the largest error
-‖M_γ p − μ̂_γ‖₁ is chosen by the exponential mechanism, measured with Gaussian noise, and all tables are reconstructed
-by EMP; half of a round's share (1 − a) ρ/T goes to the choice and half to the measurement.
+With a share a of the budget ρ the total is measured, and with a share o, zero in the paper, every table of one
+attribute. Then, in each of T rounds, the table with the largest error ‖M_γ p − μ̂_γ‖₁ is chosen by the exponential
+mechanism, measured with Gaussian noise, and all tables are reconstructed by EMP; half of a round's share
+(1 − a − o) ρ/T goes to the choice and half to the measurement.
 
 *Scores are whole numbers.* The reconstruction μ̂ depends on noisy answers alone. It is cut off at ±B and rounded to the
 grid 2^−b, and the score is, exactly, in 64-bit integers,
@@ -98,6 +99,7 @@ def scalable_mwem(
     privacy_id: str | None = None,
     rounds: int = 30,
     initial_share: Number = Fraction(1, 10),
+    one_way_share: Number = 0,
     repeat: bool = True,
     ledger: Ledger | None = None,
     sampler: str | Sampler = "margrave",
@@ -126,6 +128,10 @@ def scalable_mwem(
         How many tables to measure.
     initial_share
         The share of the budget for the total, between 0 and 1; a tenth by default.
+    one_way_share
+        The share of the budget for the tables of one attribute, all of them, before the first round; none by default,
+        as the paper prints it. With few rounds some attributes are in no table that is chosen, and nothing is known
+        about them: a tenth to a quarter is well spent (docs/completion.md).
     repeat
         Whether a table may be measured more than once, as the paper prints it. Then the noise of a large table that
         was measured is often the largest error there is, and the same table is chosen again and again: False is the
@@ -142,9 +148,12 @@ def scalable_mwem(
     rows, share = checked_contributions(contributions), _checked_share(initial_share)
     _check_request(workload, budget)
     rounds = _checked_rounds(rounds, len(workload), repeat)
-    first, each = budget.rho * share, budget.rho * (1 - share) / (2 * rounds)
+    single = sorted({member for members in workload.positions for member in members})
+    single_share = _checked_one_way_share(one_way_share, share) if single else Fraction(0)
+    first, each = budget.rho * share, budget.rho * (1 - share - single_share) / (2 * rounds)
     epsilon, variance, total_variance = selection_epsilon(each), rows**2 / (2 * each), rows**2 / (2 * first)
-    drawing = checked_sampler(sampler, [variance, total_variance], source=entropy)
+    single_variance = rows**2 * len(single) / (2 * budget.rho * single_share) if single_share else variance
+    drawing = checked_sampler(sampler, [variance, total_variance, single_variance], source=entropy)
     coins = SystemEntropy() if entropy is None else entropy
     domain = workload.domain
     table_source = open_source(source, domain, contributions=rows, privacy_id=privacy_id)
@@ -155,6 +164,9 @@ def scalable_mwem(
     estimate = _RunningEstimate(layout)
     estimate.measure((), counts, total_variance, drawing)
     steps = [("total", first)]
+    for member in single if single_share else ():
+        estimate.measure((member,), counts, single_variance, drawing)
+        steps.append((f"table {domain.attributes[member]}", marginal_cost(single_variance, rows)))
     candidates = [layout.places[members] for members in workload.positions]
     for done in range(rounds):
         scores = estimate.scores(counts)[candidates].tolist()
@@ -234,4 +246,15 @@ def _checked_share(share: Number) -> Fraction:
     value = exact_number("initial_share", share)
     if not 0 < value < 1:
         raise BudgetError(f"initial_share is {share!r}; give a number between 0 and 1")
+    return value
+
+
+def _checked_one_way_share(share: Number, initial: Fraction) -> Fraction:
+    """Return the share of the budget for the tables of one attribute, if it leaves something for the rounds."""
+    value = exact_number("one_way_share", share)
+    if not 0 <= value < 1 - initial:
+        raise BudgetError(
+            f"one_way_share is {share!r}; give a number from 0 on that leaves, with initial_share, a part of the "
+            "budget for the rounds"
+        )
     return value

@@ -1,0 +1,193 @@
+r"""Cell by cell: what a noisy table says about the truth, given what was expected (empirical Bayes).
+
+Every cell has an expected count q and an observation y = μ + noise, Gaussian with variance σ². How far counts stray
+from what was expected is itself learned from the table: μ = λ q with λ ≥ 0 drawn from one distribution for all cells,
+
+    λ = 0 with probability π_0, else uniform on one of the intervals [e_g, e_{g+1}) with probability π_g,          (1)
+
+with a geometric ladder of edges, and π is the maximum of the likelihood of all y (a nonparametric maximum-likelihood
+estimate on a histogram; the EM algorithm). The estimate of a cell is its posterior mean. Where the noise drowns all
+cells, π is narrow around 1 and the estimate is q; where counts stand out of the noise, π is wide and it is y; sparse
+tables get a large π_0 and their small y are taken for noise. It is never negative, and there is nothing to tune.
+
+With v = y/σ and u = q/σ the posterior mean, in units of σ, depends on (v, u) and π alone. So the likelihoods of (1) are
+computed once, on a grid of (asinh v, log₂ u); a table is binned on the grid, π is fitted to the bins, and every cell is
+looked up by interpolation. The cost a cell does not depend on the number of intervals.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from margrave.algebra.kernels import Floats, compiled
+
+# Edges of (1): steps of a factor 4 from 1/32 on, so that [1/2, 2) is in the middle of what is expected.
+_EDGES = np.concatenate([[0.0], 2.0 ** np.arange(-5.0, 16.0, 2.0)])
+# The grid: asinh v in ±15, log₂ u from −14 to 16.
+_REACH, _STEP = 15.0, 0.05
+_LOWEST, _HIGHEST, _OCTAVE = -14.0, 16.0, 0.5
+_SHAPE = (round(2 * _REACH / _STEP) + 1, round((_HIGHEST - _LOWEST) / _OCTAVE) + 1)
+# π is learned from at most about this many cells, and as if two cells more had been seen, spread over a wide range
+# around what was expected: a table of a few cells says little about π.
+_MOST_LEARNED = 200_000
+_PRIOR_CELLS = 2.0
+_PRIOR = np.array([0.1, 0.15, 0.2, 0.2, 0.1, 0.04, 0.01, 0.0, 0.0, 0.0, 0.0, 0.2])
+_ROUNDS = 100
+# An estimate is at least this share of what was expected: zero would be kept for ever by proportional fitting.
+LEAST_SHARE = 1e-9
+_NEXT_TO_NOTHING = 1e-200
+
+
+class _Grid(NamedTuple):
+    """Likelihood, and likelihood times mean, of each component of (1), shape (v, u, components); the grid's v and u."""
+
+    likelihood: Floats
+    moment: Floats
+    v: Floats
+    u: Floats
+
+
+def denoise(observed: Floats, expected: Floats, variance: float) -> Floats:
+    """Return the posterior mean of every cell under the prior (1), with π learned from the table.
+
+    Parameters
+    ----------
+    observed
+        y, any shape.
+    expected
+        q ≥ 0, of the same shape.
+    variance
+        σ² > 0, the variance of the noise on a cell.
+    """
+    y, q = np.ascontiguousarray(observed).ravel(), np.ascontiguousarray(expected).ravel()
+    deviation = math.sqrt(variance)
+    stride = _stride(y.size)
+    seen = np.zeros(_SHAPE)
+    bin_cells(y[::stride], q[::stride], deviation, seen)
+    shift = posterior_shift(learned_prior(seen))
+    estimate = np.empty(y.size)
+    look_up(y, q, deviation, shift, estimate)
+    return estimate.reshape(observed.shape)
+
+
+def learned_prior(seen: Floats) -> Floats:
+    """Return π of (1) from how many cells fell into each bin of the grid, shape (components,); the last is π_0."""
+    likelihood = _grid().likelihood
+    used = np.flatnonzero((seen > 0) & (likelihood.sum(axis=-1) > _NEXT_TO_NOTHING))
+    rows = np.ascontiguousarray(likelihood.reshape(-1, likelihood.shape[-1])[used])
+    counts = np.ascontiguousarray(seen.ravel()[used])
+    prior = np.full(likelihood.shape[-1], 1 / likelihood.shape[-1])
+    if counts.size:
+        climb(rows, counts / counts.sum(), _ROUNDS, prior)
+    cells = float(counts.sum())
+    learned: Floats = (cells * prior + _PRIOR_CELLS * _PRIOR) / (cells + _PRIOR_CELLS)
+    return learned
+
+
+def posterior_shift(prior: Floats) -> Floats:
+    """Return (E[μ | y] − y)/σ on the grid of (v, u), shape of the grid.
+
+    An observation that (1) cannot explain is taken as it is.
+    """
+    grid = _grid()
+    weight, moment = grid.likelihood @ prior, grid.moment @ prior
+    as_it_is = np.repeat(np.maximum(grid.v, 0.0)[:, None], grid.u.size, axis=1)
+    shift: Floats = np.divide(moment, weight, out=as_it_is, where=weight > _NEXT_TO_NOTHING)
+    shift -= grid.v[:, None]
+    return shift
+
+
+@compiled
+def bin_cells(y: Floats, q: Floats, deviation: float, seen: Floats) -> None:
+    """Count each cell at the grid point next to it."""
+    rows, columns = seen.shape
+    for i in range(y.size):
+        if q[i] > 0.0:
+            row = int((math.asinh(y[i] / deviation) + _REACH) / _STEP + 0.5)
+            column = int(max((math.log2(q[i] / deviation) - _LOWEST) / _OCTAVE, 0.0) + 0.5)
+            seen[min(max(row, 0), rows - 1), min(column, columns - 1)] += 1.0
+
+
+@compiled
+def climb(rows: Floats, shares: Floats, rounds: int, prior: Floats) -> None:
+    """Do rounds of the EM algorithm on π, in place: rows are likelihoods of a bin, shares how often it was seen."""
+    components = prior.size
+    for _ in range(rounds):
+        total = np.zeros(components)
+        for i in range(shares.size):
+            weight = 0.0
+            for g in range(components):
+                weight += rows[i, g] * prior[g]
+            if weight > 0.0:
+                share = shares[i] / weight
+                for g in range(components):
+                    total[g] += rows[i, g] * share
+        mass = 0.0
+        for g in range(components):
+            prior[g] *= total[g]
+            mass += prior[g]
+        for g in range(components):
+            prior[g] /= mass
+
+
+@compiled
+def look_up(y: Floats, q: Floats, deviation: float, shift: Floats, estimate: Floats) -> None:
+    """Write the estimate of each cell, by linear interpolation on the grid."""
+    rows, columns = shift.shape
+    smallest = 2.0**_LOWEST * deviation
+    for i in range(y.size):
+        if q[i] <= 0.0:
+            estimate[i] = 0.0
+            continue
+        row = (math.asinh(y[i] / deviation) + _REACH) / _STEP
+        value = y[i]
+        if 0.0 <= row < rows - 1:
+            # Below the grid the estimate is a multiple of q that no longer depends on q.
+            scale = min(q[i] / smallest, 1.0)
+            column = (math.log2(max(q[i], smallest) / deviation) - _LOWEST) / _OCTAVE
+            column = min(column, columns - 1.001)
+            r, c = int(row), int(column)
+            low = shift[r, c] + (row - r) * (shift[r + 1, c] - shift[r, c])
+            high = shift[r, c + 1] + (row - r) * (shift[r + 1, c + 1] - shift[r, c + 1])
+            value = scale * (y[i] + deviation * (low + (column - c) * (high - low)))
+        estimate[i] = max(value, LEAST_SHARE * q[i])
+
+
+def _stride(cells: int) -> int:
+    """Return how many cells to step over when learning: odd and not a likely axis length, so that no axis is missed."""
+    return 1 if cells <= _MOST_LEARNED else 2 * (cells // _MOST_LEARNED) + 1
+
+
+@cache
+def _grid() -> _Grid:
+    """Return the likelihoods of (1) on the grid, in units of σ."""
+    from scipy.special import ndtr
+
+    v = np.sinh(np.linspace(-_REACH, _REACH, _SHAPE[0]))
+    u = 2.0 ** np.linspace(_LOWEST, _HIGHEST, _SHAPE[1])
+    y, q = np.broadcast_to(v[:, None], _SHAPE), np.broadcast_to(u, _SHAPE)
+    likelihoods, moments = [], []
+    for low, high in pairwise(_EDGES.tolist()):
+        begin, end, width = q * low - y, q * high - y, q * (high - low)
+        # The difference of two values near one is taken on the other side, where they are near zero.
+        mass = np.where(begin > 0, ndtr(-begin) - ndtr(-end), ndtr(end) - ndtr(begin))
+        # Far from the interval the moment is a difference of nearly equal numbers; the mean lies in the interval.
+        moment = np.clip(y * mass + _density(begin) - _density(end), q * low * mass, q * high * mass)
+        middle = q * (low + high) / 2
+        narrow = width < 1e-3  # where the density hardly changes, and differences would cancel
+        likelihoods.append(np.where(narrow, _density(middle - y), mass / width))
+        moments.append(np.where(narrow, middle * _density(middle - y), moment / width))
+    likelihoods.append(_density(y))
+    moments.append(np.zeros(_SHAPE))
+    return _Grid(np.stack(likelihoods, axis=-1), np.stack(moments, axis=-1), v, u)
+
+
+def _density(x: Floats) -> Floats:
+    """Return the standard normal density; arguments beyond 39, where it is zero, are cut off before the square."""
+    density: Floats = np.exp(-0.5 * np.minimum(np.abs(x), 39.0) ** 2) / math.sqrt(2 * math.pi)
+    return density
