@@ -35,7 +35,7 @@ ADULT = (100, 100, 100, 99, 85, 42, 16, 15, 9, 7, 6, 5, 2, 2)
 CPS = (50, 100, 7, 4, 2)
 LOANS = (101, 101, 101, 101, 3, 8, 36, 6, 51, 4, 5, 15)
 HALF = Budget.zcdp(rho=Fraction(1, 2))  # pcost = 2ρ = 1
-OBJECTIVES = ["total_variance", "table_variance", "max_variance"]
+OBJECTIVES = ["total_variance", "table_variance", "max_variance", "nonnegative"]
 
 
 def domain_of(sizes):
@@ -237,6 +237,27 @@ def test_each_objective_is_best_at_what_it_minimises(problem, seed):
     for objective, measure in measures.items():
         for other in OBJECTIVES:
             assert measure(squares[objective]) <= measure(squares[other]) * (1 + 1e-4 + 2**-19)
+
+
+def closure_measure(workload, made):
+    """Σ_A √n_A 2^(−|A|) (largest weight of a table that contains A) Var_A over the closure, as it is written."""
+    positions = dict(zip(workload.positions, workload.weights.tolist(), strict=True))
+    total = 0.0
+    for place, members in enumerate(made.layout.sets):
+        weight = max(weight for wanted, weight in positions.items() if set(members) <= set(wanted))
+        cells = math.prod(made.layout.shape(place))
+        total += weight * math.sqrt(cells) / 2 ** len(members) * made.cell_variances[place]
+    return total
+
+
+@given(families(), seeds)
+@settings(max_examples=30, deadline=None)
+def test_the_non_negative_objective_counts_every_table_of_the_closure(problem, seed):
+    sizes, family = problem
+    weights = np.random.default_rng(seed).uniform(0.2, 5, len(family))
+    workload = workload_of(sizes, family, weights)
+    found = {o: closure_measure(workload, plan(workload, HALF, contributions=1, objective=o)) for o in OBJECTIVES}
+    assert all(found["nonnegative"] <= other * (1 + 2**-19) for other in found.values())
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
-r"""How a budget is divided among the residuals of a workload: three objectives, all solved to optimality.
+r"""How a budget is divided among the residuals of a workload: four objectives, all solved to optimality.
 
 With the coefficients p_τ (privacy) and v_τ (variance) of ``coefficients`` the variances σ²_τ are chosen to minimise
 
     "total_variance"    Σ_A w_A n_A Var_A       all cells of all tables together, that is, the mean squared error
     "table_variance"    Σ_A w_A Var_A           every table alike, whatever its size
     "max_variance"      max_A w_A Var_A         the worst table; a weight of 4 asks for half the standard error
+    "nonnegative"       Σ_A Imp_A Var_A         over all tables A of the closure; Imp_A as in `closure_importance`
 
 subject to ½ Σ p_τ/σ²_τ ≤ ρ, where w_A is the weight of table A in the workload. Contributions c multiply all variances
 by c² and change nothing here.
@@ -22,7 +23,7 @@ from margrave.errors import ConvergenceError
 from margrave.planning.coefficients import cell_counts, cell_variances, cost_coefficients, variance_coefficients
 from margrave.workload import Workload
 
-OBJECTIVES = ("total_variance", "table_variance", "max_variance")
+OBJECTIVES = ("total_variance", "table_variance", "max_variance", "nonnegative")
 TOLERANCE = 1e-4
 _MOST_STEPS = 2_000
 
@@ -70,8 +71,38 @@ def allocate(
     weights[places] = workload.weights / workload.weights.max()
     if objective == "max_variance":
         return max_variance(layout, weights, rho=rho, tolerance=tolerance)
-    importance = weights * cell_counts(layout) if objective == "total_variance" else weights
+    if objective == "nonnegative":
+        importance = closure_importance(layout, weights)
+    else:
+        importance = weights * cell_counts(layout) if objective == "total_variance" else weights
     return total_variance(layout, importance, rho=rho)
+
+
+def closure_importance(layout: Layout, weights: Floats) -> Floats:
+    r"""Return the importance of each table of a closure for reconstruction without negative counts; shape (tables,).
+
+        Imp_A = √n_A · 2^(−|A|) · max_{γ⊇A} w_γ        over the tables γ of the workload that contain A.           (1)
+
+    A large table of counts is mostly made of cells where nobody is expected, and the reconstruction takes their noise
+    away knowing the smaller tables. So the noise of a large table costs less than its cells, n_A Var_A, would say, and
+    that of the small tables inside it, which predict the large ones, costs more. The exponent and the base were chosen
+    on generated tables (docs/weights.md); they depend on public numbers only.
+
+    Parameters
+    ----------
+    layout
+        The closure of the workload.
+    weights
+        Shape (tables,); w_γ of each table, zero for sets outside the workload.
+    """
+    largest = weights.copy()
+    index = layout.index
+    # Tables before their facets: orders fall, inner or outer.
+    for table in np.argsort(-index.order, kind="stable").tolist():
+        facets = index.facet[table, : index.order[table]]
+        largest[facets] = np.maximum(largest[facets], largest[table])
+    halves: Floats = 2.0 ** -index.order.astype(np.float64)
+    return largest * np.sqrt(cell_counts(layout)) * halves
 
 
 def total_variance(layout: Layout, importance: Floats, *, rho: float = 1.0) -> Allocation:

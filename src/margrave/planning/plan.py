@@ -66,7 +66,7 @@ class Plan:
     contributions
         The most rows that one person has.
     objective
-        What the plan minimises: "total_variance", "table_variance" or "max_variance".
+        What the plan minimises: "total_variance", "table_variance", "max_variance" or "nonnegative".
     layout
         The closure of the workload; a residual is known by its number in it.
     integer_variances
@@ -195,7 +195,9 @@ def plan(
     objective
         "total_variance" (the default): least mean squared error over all cells, each counted with the weight of its
         table. "table_variance": the same with every table counted alike, whatever its size, times its weight.
-        "max_variance": the largest weight times variance of any table is as small as can be.
+        "max_variance": the largest weight times variance of any table is as small as can be. "nonnegative": for
+        tables without negative counts (method "lnn"), which need the small tables inside the wanted ones more than
+        unbiased tables do; the errors that the plan predicts are still those of the unbiased tables.
     tolerance
         For "max_variance": how far from the least possible it may stop, relative to that.
     """

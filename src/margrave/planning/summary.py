@@ -63,7 +63,9 @@ class Summary:
         widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
         table = ["  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)) for line in lines]
         rows = "1 row" if self.contributions == 1 else f"at most {self.contributions:,} rows"
-        return "\n".join([f"rho = {self.rho:.6g}, {rows} a person, objective {self.objective}", *table])
+        # The plan is made for tables without negative counts, whose error nobody can predict without the data.
+        note = " (errors are those of the unbiased tables)" if self.objective == "nonnegative" else ""
+        return "\n".join([f"rho = {self.rho:.6g}, {rows} a person, objective {self.objective}{note}", *table])
 
 
 def summarise_orders(order: Integers, cells: Sequence[int], errors: Floats, shares: Floats) -> tuple[OrderSummary, ...]:

@@ -88,10 +88,13 @@ def complete(estimates: Estimates, *, total: float | None = None) -> Completion:
     Never fails: where nothing says that there are people at all, one is spread over every table.
     """
     layout = estimates.layout
-    people = likely_total(estimates) if total is None else total
-    marginals = _Cascade(estimates, people if people > 0 else 1.0).run()
+    asked = likely_total(estimates) if total is None else total
+    people = asked if asked > 0 else 1.0
+    marginals = _Cascade(estimates, people).run()
     residuals = transform.decompose(layout, marginals)
     _keep_unexplained(estimates, residuals)
+    # The total is held: what was measured may be negative, and no table has that.
+    residuals[layout.places[()]] = people
     weights: Floats = np.ldexp(1.0, -layout.index.order)
     weights[layout.places[()]] = np.inf
     marginals.setflags(write=False)
@@ -120,9 +123,10 @@ def _positive_mean(center: float) -> float:
     """Return the mean of a normal variable of variance one around ``center``, given that it is positive."""
     from scipy.special import log_ndtr
 
+    if center < -1e4:
+        return -1 / center  # so far below zero the two terms nearly cancel, and this is their sum
     hazard = math.exp(-0.5 * center**2 - 0.5 * math.log(2 * math.pi) - float(log_ndtr(center)))
-    # Far below zero the two nearly cancel; there the mean is about −1/center.
-    return center + hazard if center > -1e4 else -1 / center
+    return center + hazard
 
 
 def share_unexplained(estimates: Estimates, table: int, difference: Floats) -> float:

@@ -13,6 +13,7 @@ from margrave.algebra.layout import Layout
 from margrave.domain import Domain
 from margrave.errors import ConvergenceError, ReleaseError, WorkloadError, suggestion
 from margrave.measurements import Measurements
+from margrave.reconstruction.automatic import Choice, automatic
 from margrave.reconstruction.linear import maximum_likelihood
 from margrave.reconstruction.losses import Estimates, estimate_residuals
 from margrave.reconstruction.nonnegative import Status, reconstruct_nonnegative
@@ -24,18 +25,18 @@ Names = tuple[str, ...]
 Weights = str | float | Mapping[Iterable[str], float] | Callable[[Names], float]
 
 METHODS = ("mle", "lnn", "trunc", "trunc+rescale")
-_SCHEMES = ("paper", "noise")
+_SCHEMES = ("auto", "paper", "noise")
 # Copies of the workload's tables that are held at once: the estimates and the tables, and for the solver its own.
-_ARRAYS = {"mle": 2.5, "trunc": 2.5, "trunc+rescale": 2.5, "lnn": 5.0}
-_TOLERANCE, _MOST_STEPS = 1e-4, 20_000
+_ARRAYS = {"mle": 2.5, "trunc": 2.5, "trunc+rescale": 2.5, "lnn": 6.0}
+_MOST_STEPS = 20_000
 _DEFAULTS: dict[str, object] = {
-    "weights": "paper",
+    "weights": "auto",
     "eta": None,
-    "hold": [],
-    "tolerance": _TOLERANCE,
+    "hold": None,
+    "tolerance": None,
     "most_negative": math.inf,
     "max_steps": _MOST_STEPS,
-    "strict": True,
+    "strict": None,
     "progress": None,
     "start": None,
 }
@@ -46,13 +47,13 @@ def reconstruct(
     workload: Workload,
     *,
     method: str = "lnn",
-    weights: Weights = "paper",
+    weights: Weights = "auto",
     eta: float | None = None,
-    hold: Iterable[Iterable[str]] = (),
-    tolerance: float = _TOLERANCE,
+    hold: Iterable[Iterable[str]] | None = None,
+    tolerance: float | None = None,
     most_negative: float = math.inf,
     max_steps: int = _MOST_STEPS,
-    strict: bool = True,
+    strict: bool | None = None,
     progress: Callable[[int, float], None] | None = None,
     start: Release | None = None,
 ) -> Release:
@@ -70,37 +71,42 @@ def reconstruct(
         cells. "trunc", "trunc+rescale": the paper's baselines, "mle" with negative cells set to zero, table by table,
         and then scaled to the estimated total.
     weights
-        For "lnn": how strongly each residual τ is held to its estimate. "paper": k_τ 2^(−|τ|), with k_τ the number of
-        its measurements; a number b: b^(−|τ|); "noise": its precision; a mapping from sets of names, or a function of
-        the tuple of names in domain order, gives each weight itself (infinity holds the residual). A mapping must name
+        For "lnn": how strongly each residual τ is held to its estimate. "auto" (the default): residuals are first moved
+        towards what the smaller tables predict, by as much as their noise asks for, and the total is held
+        (docs/weights.md). "paper": k_τ 2^(−|τ|), with k_τ the number of its measurements, the published method; a
+        number b: b^(−|τ|); "noise": its precision; a mapping from sets of names, or a function of the tuple of names
+        in domain order, gives each weight itself (infinity holds the residual). A mapping must name
         every measured residual of the closure.
     eta
         For "lnn": the weight of residuals that were never measured; by default the solver's (see
         ``reconstruction.nonnegative``).
     hold
-        For "lnn": attribute sets whose residuals stay exactly at their estimates; [()] holds the total.
+        For "lnn": attribute sets whose residuals stay exactly at their estimates; [()] holds the total. By default
+        none, and with weights "auto" the total, shrunk by its own noise (see ``reconstruction.automatic``).
     tolerance
-        For "lnn": when to stop, as relative duality gap.
+        For "lnn": when to stop, as relative duality gap; by default 1e-4, and 1e-3 where weights "auto" completed what
+        was never measured.
     most_negative
         For "lnn": the most negative cell that the rounds may leave for the final lift to zero; any, by default, as long
         as the lift weighs little.
     max_steps
         For "lnn": the most rounds.
     strict
-        For "lnn": raise `ConvergenceError` when the tolerance was not reached within ``max_steps``. If False, the
+        For "lnn": raise `ConvergenceError` when the tolerance was not reached within ``max_steps``; by default so,
+        except with weights "auto", which always gives tables. If False, the
         tables are returned as they are, non-negative and in agreement; ``release.solution`` says how near they are.
     progress
         For "lnn": called now and then with the number of rounds and the gap.
     start
         For "lnn": a release of the same workload to start from, which saves rounds and does not change the answer.
     """
-    if isinstance(hold, str) or not isinstance(hold, Iterable):
+    if isinstance(hold, str) or not (hold is None or isinstance(hold, Iterable)):
         raise ReleaseError(f"hold is {hold!r}; give a list of attribute sets, as in [()] for the total or [('age',)]")
-    held = list(hold)
+    held = None if hold is None else list(hold)
     options = {
         "weights": weights,
         "eta": eta,
-        "hold": held,
+        "hold": held or None,
         "tolerance": tolerance,
         "most_negative": most_negative,
         "max_steps": max_steps,
@@ -115,24 +121,26 @@ def reconstruct(
     estimates = estimate_residuals(measurements, layout)
     if method != "lnn":
         marginals = _linear(estimates, method)
-        return Release(workload, method, estimates, marginals, provenance=measurements.provenance)
+        return Release(workload, method, estimates, marginals, None, measurements.provenance, measurements)
+    choice = _choice(workload.domain, estimates, weights, eta, held)
     solution = reconstruct_nonnegative(
-        estimates,
-        weights=_weights(workload.domain, estimates, weights),
+        choice.estimates,
+        weights=choice.weights,
         eta=eta,
-        hold=_held(workload.domain, layout, held),
-        tolerance=tolerance,
+        hold=choice.hold,
+        tolerance=choice.tolerance if tolerance is None else tolerance,
         most_negative=most_negative,
         max_steps=max_steps,
         progress=progress,
         start=None if start is None else _multipliers(layout, start),
     )
-    if strict and solution.status is not Status.SOLVED:
+    automatically = isinstance(weights, str) and weights == "auto"
+    if (not automatically if strict is None else strict) and solution.status is not Status.SOLVED:
         raise ConvergenceError(
             f"the solver {solution.status.value}; it reached a gap of {solution.gap:.2g} in {solution.steps:,} steps "
             "(strict=False returns the tables it has)"
         )
-    return Release(workload, method, estimates, solution.marginals, solution, measurements.provenance)
+    return Release(workload, method, estimates, solution.marginals, solution, measurements.provenance, measurements)
 
 
 def _check_request(measurements: Measurements, workload: Workload, method: str, options: list[str]) -> None:
@@ -165,6 +173,17 @@ def _linear(estimates: Estimates, method: str) -> Floats:
     return truncate_and_rescale(estimates.layout, marginals) if method == "trunc+rescale" else marginals
 
 
+def _choice(
+    domain: Domain, estimates: Estimates, weights: Weights, eta: float | None, sets: list[Iterable[str]] | None
+) -> Choice:
+    """Return what the solver is to be near to, with which weights and holds."""
+    held = None if sets is None else _held(domain, estimates.layout, sets)
+    given = _weights(domain, estimates, weights)
+    if isinstance(given, str) and given == "auto":
+        return automatic(estimates, hold=held, eta=eta)
+    return Choice(estimates, given, held or ())
+
+
 def _weights(domain: Domain, estimates: Estimates, weights: Weights) -> str | float | Floats:
     """Return the weights as the solver takes them: a scheme, a base, or one number a table of the layout."""
     if isinstance(weights, str):
@@ -184,7 +203,8 @@ def _base(weights: object) -> float:
     """Return the base b of the weights b^(−|τ|)."""
     if isinstance(weights, bool) or not isinstance(weights, Real) or not 0 < float(weights) < np.inf:
         raise ReleaseError(
-            f"weights is {weights!r}; give 'paper', 'noise', a positive number b for b^(−|τ|), a mapping or a function"
+            f"weights is {weights!r}; give 'auto', 'paper', 'noise', a positive number b for b^(−|τ|), a mapping or a "
+            "function"
         )
     return float(weights)
 

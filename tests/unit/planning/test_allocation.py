@@ -8,7 +8,13 @@ import pytest
 from margrave.algebra.layout import Layout
 from margrave.domain import Domain
 from margrave.errors import ConvergenceError
-from margrave.planning.allocation import allocate, max_variance, optimal_variances, total_variance
+from margrave.planning.allocation import (
+    allocate,
+    closure_importance,
+    max_variance,
+    optimal_variances,
+    total_variance,
+)
 from margrave.workload import Workload
 
 LAYOUT = Layout.of((3, 5, 2), [(0, 1), (1, 2)])
@@ -51,6 +57,17 @@ def test_objectives_differ_by_the_importance_of_a_table():
         ("total_variance", total_variance(LAYOUT, weights * cells)),
         ("table_variance", total_variance(LAYOUT, weights)),
         ("max_variance", max_variance(LAYOUT, weights)),
+        ("nonnegative", total_variance(LAYOUT, closure_importance(LAYOUT, weights))),
     ):
         found = allocate(workload, LAYOUT, objective).variances
         np.testing.assert_allclose(found, expected.variances, rtol=1e-12)
+
+
+def test_a_table_inside_the_workload_has_the_largest_weight_of_the_tables_around_it():
+    weights = np.zeros(len(LAYOUT.sets))
+    weights[LAYOUT.places[(0, 1)]], weights[LAYOUT.places[(1, 2)]] = 2, 6
+    found = closure_importance(LAYOUT, weights)
+    expected = {(): 6, (0,): 2 * 3**0.5 / 2, (1,): 6 * 5**0.5 / 2, (2,): 6 * 2**0.5 / 2}
+    expected |= {(0, 1): 2 * 15**0.5 / 4, (1, 2): 6 * 10**0.5 / 4}
+    for members, importance in expected.items():
+        assert found[LAYOUT.places[members]] == pytest.approx(importance, rel=1e-12)

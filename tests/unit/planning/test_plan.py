@@ -133,7 +133,7 @@ def test_requests_that_mean_nothing_are_refused():
     refused("workload is [('age',)]; give a Workload, as in Workload.all_kway(domain, 3)", workload=[("age",)])
     refused("budget is 0.1; give a Budget, as in Budget.zcdp(rho=0.1)", budget=0.1)
     refused("no objective 'max_varience'; did you mean 'max_variance'? (there are total", objective="max_varience")
-    refused("no objective None (there are total_variance, table_variance, max_variance)", objective=None)
+    refused("no objective None (there are total_variance, table_variance, max_variance, nonnegative)", objective=None)
     for tolerance in (0, 1, -1e-4, math.nan, True, "1e-4"):
         text = f"tolerance is {tolerance!r}; give a number between 0 and 1, such as 0.0001"
         refused(text, tolerance=tolerance)

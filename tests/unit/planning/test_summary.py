@@ -42,3 +42,9 @@ def test_as_text_it_is_a_table_to_print():
     assert len({len(line) for line in lines[1:]}) == 1
     many = plan(WORKLOAD, Budget.zcdp(rho=Fraction(1, 2)), contributions=1000).summary()
     assert str(many).startswith("rho = 0.5, at most 1,000 rows a person")
+
+
+def test_a_plan_for_non_negative_tables_says_whose_errors_it_shows():
+    made = plan(WORKLOAD, Budget.zcdp(rho=Fraction(1, 2)), contributions=1, objective="nonnegative")
+    first = str(made.summary()).splitlines()[0]
+    assert first.endswith("objective nonnegative (errors are those of the unbiased tables)")

@@ -10,7 +10,9 @@ from margrave.algebra.layout import Layout
 from margrave.domain import Domain
 from margrave.errors import ConvergenceError, DomainError, MemoryLimitError, ReleaseError, WorkloadError
 from margrave.measurements import Measurements
+from margrave.reconstruction.automatic import automatic
 from margrave.reconstruction.linear import maximum_likelihood
+from margrave.reconstruction.losses import estimate_residuals
 from margrave.reconstruction.nonnegative import Status
 from margrave.release import reconstruct as module
 from margrave.release.reconstruct import reconstruct
@@ -44,10 +46,31 @@ def solver(monkeypatch):
     return calls
 
 
-def test_the_default_is_the_non_negative_solver_with_the_papers_weights(solver):
+def test_the_default_is_the_non_negative_solver_with_what_the_automatic_rule_chooses(solver):
     release = reconstruct(NOISY, WORKLOAD)
     assert release.method == "lnn"
     assert np.shares_memory(release.solution.marginals, release.marginals)
+    estimates = estimate_residuals(NOISY, LAYOUT)
+    choice = automatic(estimates)
+    given = solver[0]
+    np.testing.assert_array_equal(given["weights"], choice.weights)
+    assert given["hold"] == choice.hold
+    assert (given["eta"], given["tolerance"], given["max_steps"]) == (None, choice.tolerance, 20_000)
+    # Error bars and every later reconstruction stand on what was measured.
+    np.testing.assert_array_equal(release.estimates.values, estimates.values)
+
+
+def test_the_automatic_rule_holds_what_it_is_told_to(solver):
+    reconstruct(NOISY, WORKLOAD, hold=[("sex",)], eta=0.5)
+    given = solver[0]
+    assert given["hold"] == (LAYOUT.places[(1,)],)
+    assert given["weights"][LAYOUT.places[(1, 2)]] == 0.5
+    reconstruct(NOISY, WORKLOAD, hold=[])
+    assert solver[1]["hold"] == ()
+
+
+def test_the_papers_weights_hold_nothing_unless_told_to(solver):
+    reconstruct(NOISY, WORKLOAD, weights="paper")
     assert solver == [
         {
             "weights": "paper",
@@ -114,10 +137,12 @@ def test_a_weight_that_is_not_positive_is_refused(solver, weight):
 
 
 def test_weights_that_are_none_are_refused(solver):
-    with refused("no weights 'papper'; did you mean 'paper'? (there are paper, noise, or give a number)"):
+    with refused("no weights 'papper'; did you mean 'paper'? (there are auto, paper, noise, or give a number)"):
         reconstruct(NOISY, WORKLOAD, weights="papper")
     for weights in (0, -2.0, np.nan, np.inf, True, None):
-        with refused(f"weights is {weights!r}; give 'paper', 'noise', a positive number b for b^(−|τ|), a mapping"):
+        with refused(
+            f"weights is {weights!r}; give 'auto', 'paper', 'noise', a positive number b for b^(−|τ|), a mapping"
+        ):
             reconstruct(NOISY, WORKLOAD, weights=weights)
     assert not solver
 
@@ -147,6 +172,7 @@ def test_a_start_must_be_a_solution_of_the_same_workload(solver):
     [
         ("weights", 2.0),
         ("weights", "noise"),
+        ("weights", "paper"),
         ("eta", 1.0),
         ("hold", [()]),
         ("tolerance", 1e-3),
@@ -174,7 +200,7 @@ def test_a_workload_over_another_domain_is_refused():
         reconstruct(NOISY, Workload(other, [("age",)]), method="mle")
 
 
-@pytest.mark.parametrize(("method", "arrays"), [("mle", 2.5), ("trunc", 2.5), ("trunc+rescale", 2.5), ("lnn", 5)])
+@pytest.mark.parametrize(("method", "arrays"), [("mle", 2.5), ("trunc", 2.5), ("trunc+rescale", 2.5), ("lnn", 6)])
 def test_memory_is_checked_before_anything_is_laid_out(method, arrays):
     domain = Domain.fromdict({"a": 10**6, "b": 10**6})
     noisy = Measurements.from_marginals(domain, [((), 3.0, 1.0)])
@@ -195,8 +221,8 @@ def test_the_public_names_are_there():
 def test_an_unfinished_solve_raises_unless_told_not_to():
     text = r"the solver stopped at max_steps before the tolerance was reached; .* in 1 steps \(strict=False returns"
     with pytest.raises(ConvergenceError, match=text):
-        reconstruct(NOISY, WORKLOAD, tolerance=1e-12, max_steps=1)
-    release = reconstruct(NOISY, WORKLOAD, tolerance=1e-12, max_steps=1, strict=False)
+        reconstruct(NOISY, WORKLOAD, weights="paper", tolerance=1e-12, max_steps=1)
+    release = reconstruct(NOISY, WORKLOAD, weights="paper", tolerance=1e-12, max_steps=1, strict=False)
     assert release.solution.status is Status.MAX_STEPS
     assert (release.marginals >= 0).all()
 
@@ -206,6 +232,6 @@ def test_arguments_of_the_wrong_kind_are_named():
         reconstruct("noisy.npz", WORKLOAD)
     with pytest.raises(ReleaseError, match=r"list is no workload; give a Workload"):
         reconstruct(NOISY, [("age", "sex")])
-    for hold in ("sex", None):
+    for hold in ("sex", 3):
         with refused(f"hold is {hold!r}; give a list of attribute sets, as in [()] for the total"):
             reconstruct(NOISY, WORKLOAD, hold=hold)

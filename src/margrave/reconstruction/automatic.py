@@ -1,0 +1,173 @@
+r"""The rule behind weights="auto": what the non-negative solver should be near to, and what it should hold.
+
+It sees the noisy residuals and their variances only, so it is post-processing. Four steps:
+
+1. **The total** is shrunk by its own noise and then held: z − σ²/z (James & Stein in one dimension, positive part), at
+   least σ/10. It moves by less than one standard deviation where z > σ, and by next to nothing where σ ≪ z.
+2. **A pilot**: a hundred rounds of the solver with the total held and weights 2^(−|τ|)/σ_τ. Non-negativity passes on to
+   the small tables what the large ones know.
+3. **Shrinkage** (``shrinkage``): every residual is moved towards what the pilot's smaller tables predict, by as much as
+   its noise asks for; a residual that was never measured becomes its prediction. A second pilot starts from these, and
+   the residuals as measured are shrunk again, towards its predictions.
+4. **The weights** of the final solve are 1/σ_τ. Shrinkage has left little noise in the many cells of large tables, so
+   that they need not give way to small ones; what is left follows the noise, but less than in proportion.
+
+Where some residuals were never measured, as after Scalable MWEM, most of what is to be known about their tables lies in
+the others: they are completed level by level instead (``completion``).
+
+docs/weights.md and docs/completion.md say on which generated tables this was chosen, and what did not help.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from margrave.algebra import transform
+from margrave.algebra.kernels import Floats
+from margrave.algebra.layout import Layout
+from margrave.reconstruction.certificate import Problem
+from margrave.reconstruction.completion import complete
+from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.nonnegative import Ascent, solver_weights
+from margrave.reconstruction.shrinkage import shrink_residuals
+
+TOLERANCE = 1e-4
+# Completed tables are nearly feasible: the loss that is left is a small part of what it was.
+_COMPLETED_TOLERANCE = 1e-3
+_PILOT_ROUNDS = 100
+_PILOT_BASE, _FINAL_BASE = 2.0, 1.0
+# Standard deviations further than this factor from their median count as if they were that far: weights that differ by
+# more would only slow the solver.
+_LARGEST_FACTOR = 1e3
+# The least total, in standard deviations of its measurement: some people are there, and no more can be said.
+_LEAST_TOTAL = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What to solve: residuals to be near to, how much each counts, and which stay as they are.
+
+    Attributes
+    ----------
+    estimates
+        The residuals as shrunk, with the counts and precisions of the measurements that they came from.
+    weights
+        As the solver takes them; from `automatic` one a table, all positive and finite.
+    hold
+        The tables whose residuals are to be held.
+    tolerance
+        The gap that is worth reaching: relative to a loss that is small already, a small gap means little.
+    """
+
+    estimates: Estimates
+    weights: str | float | Floats
+    hold: tuple[int, ...]
+    tolerance: float = TOLERANCE
+
+
+def automatic(estimates: Estimates, *, hold: Sequence[int] | None = None, eta: float | None = None) -> Choice:
+    """Return what the non-negative solver should solve for these estimates.
+
+    Parameters
+    ----------
+    estimates
+        The residuals of a closure as measured.
+    hold
+        Tables whose residuals stay exactly at their estimates. By default the total, at the estimate of step 1; where
+        that cannot be told, for want of a variance or of a measurement, at the pilot's, if it is positive.
+    eta
+        The weight of residuals that were never measured; by default that of one with the median noise.
+    """
+    unmeasured = (estimates.counts == 0) & (estimates.layout.degrees > 0)
+    if hold is None and eta is None and unmeasured[1:].any():
+        completed = complete(estimates)
+        return Choice(completed.estimates, completed.weights, (), _COMPLETED_TOLERANCE)
+    values = np.array(estimates.values)
+    held = (0,) if hold is None else tuple(hold)
+    if hold is None:
+        total = shrunk_total(float(values[0]), float(estimates.precisions[0]))
+        values[0] = 0.0 if total is None else total
+        held = (0,) if total is not None else ()
+    weights = _weights(estimates, _PILOT_BASE, eta)
+    if hold is None and not held:
+        weights[0] = _least_weight_of_total(estimates.layout, weights)
+    inner = _pilot(_with(estimates, values), weights, held)
+    if hold is None and not held and inner[0] > 0:
+        values[0], held = inner[0], (0,)
+    variances = _variances(estimates, held)
+    shrunk = _with(estimates, shrink_residuals(estimates.layout, values, inner, variances))
+    inner = _pilot(shrunk, weights, held)
+    shrunk = _with(estimates, shrink_residuals(estimates.layout, values, inner, variances))
+    return Choice(shrunk, _weights(estimates, _FINAL_BASE, eta), held)
+
+
+def shrunk_total(total: float, precision: float) -> float | None:
+    """Return the total to hold, positive: the measured one shrunk by its noise, or None where nothing tells it.
+
+    Parameters
+    ----------
+    total
+        z, as measured; of any sign.
+    precision
+        1/σ²; zero where it was never measured, NaN where its noise has no single variance.
+    """
+    if math.isnan(precision):
+        return total if total > 0 else None
+    if precision <= 0:
+        return None
+    deviation = 1 / math.sqrt(precision)
+    shrunk = total - deviation * (deviation / total) if total > deviation else 0.0
+    return max(shrunk, _LEAST_TOTAL * deviation)
+
+
+def _pilot(estimates: Estimates, weights: Floats, held: Sequence[int]) -> Floats:
+    """Return the inner tables of a loose solve, negative cells cut off; shape (inner_cells,)."""
+    layout = estimates.layout
+    checked = solver_weights(estimates, weights=weights, eta=None, hold=held)
+    ascent = Ascent(Problem(layout, estimates.values, checked))
+    ascent.run(_PILOT_ROUNDS)
+    inner = ascent.residuals(np.empty(layout.cells))[: max(layout.inner_cells, 1)].copy()
+    transform.raise_inner(layout, inner, inner)
+    return np.maximum(inner, 0.0, out=inner)
+
+
+def _least_weight_of_total(layout: Layout, weights: Floats) -> float:
+    """Return the least weight of the total that makes no step of the solver shorter: its h_∅ is the largest other one.
+
+    A total that nothing tells should be what the other residuals need, not be drawn to zero.
+    """
+    spectrum = transform.tables_spectrum(layout, transform.outer_weights(layout))
+    others = (spectrum / weights)[1:][layout.degrees[1:] > 0]
+    return float(spectrum[0] / others.max() if others.size else weights[0])
+
+
+def _weights(estimates: Estimates, base: float, eta: float | None) -> Floats:
+    """Return b^(−|τ|)/σ_τ, or ``eta`` where it is given and nothing was measured; the median σ where none is known."""
+    known = estimates.precisions > 0
+    deviations = 1 / np.sqrt(estimates.precisions[known])
+    relative = np.ones(len(estimates.counts))
+    if deviations.size:
+        quotients = deviations / np.median(deviations)
+        relative[known] = np.clip(quotients, 1 / _LARGEST_FACTOR, _LARGEST_FACTOR)
+    weights: Floats = base ** -estimates.layout.index.order.astype(np.float64) / relative
+    if eta is not None:
+        weights[estimates.counts == 0] = eta
+    return weights
+
+
+def _variances(estimates: Estimates, held: Sequence[int]) -> Floats:
+    """Return σ² of each residual; infinite where it was never measured, zero where it is held or has other noise."""
+    precisions = estimates.precisions
+    variances: Floats = np.divide(1.0, precisions, out=np.full(len(precisions), np.inf), where=precisions > 0)
+    variances[np.isnan(precisions)] = 0.0
+    variances[list(held)] = 0.0
+    return variances
+
+
+def _with(estimates: Estimates, values: Floats) -> Estimates:
+    """Return the estimates with other values."""
+    return Estimates(estimates.layout, values, estimates.counts, estimates.precisions)
