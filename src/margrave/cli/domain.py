@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from margrave.cli.options import PrivacyId, QueryOption, TableOption
+from margrave.cli.options import Decimal, Delimiter, Encoding, PrivacyId, QueryOption, TableOption, text_options
 from margrave.errors import DomainError
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ def domain(
     out: Annotated[Path | None, typer.Option("--out", help="The file to write; standard output if not given.")] = None,
     table: TableOption = None,
     query: QueryOption = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
     privacy_id: PrivacyId = None,
     columns: Annotated[
         str | None, typer.Option("--columns", help="The columns to look at, as age,sex; all if not given.")
@@ -40,13 +43,14 @@ def domain(
     if out is not None and out.exists() and not overwrite:
         raise DomainError(f"{out} is there already; give another name, or --overwrite to replace it")
     asked = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
-    drafted = draft_domain(Data(data, table=table, query=query, privacy_id=privacy_id), asked)
-    if not len(drafted.domain):
-        raise DomainError("no column has few values or numbers; declare the domain by hand")
+    text = text_options(delimiter, encoding, decimal)
+    drafted = draft_domain(Data(data, table=table, query=query, privacy_id=privacy_id, **text), asked)
     # The draft itself may go into a pipe; what is said about it must not.
     screen = Console(stderr=out is None, soft_wrap=True, highlight=False)
     screen.print(drafted.domain.draft, style="bold red", markup=False)
     _show(drafted, screen)
+    if not len(drafted.domain):
+        raise DomainError("no column has few values or numbers; declare the domain by hand")
     if out is None:
         sys.stdout.write(drafted.domain.to_json())
         return
@@ -63,12 +67,23 @@ def _show(drafted: Draft, screen: Console) -> None:
     for name in ("attribute", "size", "categories"):
         listing.add_column(name, justify="right" if name == "size" else "left")
     for attribute in drafted.domain:
-        shown = list(attribute.categories[:_MOST_CATEGORIES])
+        shown = [_visible(category) for category in attribute.categories[:_MOST_CATEGORIES]]
         more = ["…"] if attribute.size > _MOST_CATEGORIES else []
         listing.add_row(_literal(attribute.name), f"{attribute.size:,}", _literal(", ".join([*shown, *more])))
     screen.print(listing)
+    for name, texts in drafted.odd.items():
+        screen.print(
+            f"{name}: numbers, and texts such as {', '.join(map(repr, texts))}, which are counted as "
+            f"{drafted.domain[name].other!r}",
+            markup=False,
+        )
     for name, reason in drafted.left_out.items():
         screen.print(f"left out: {name} ({reason})", markup=False)
+
+
+def _visible(category: str) -> str:
+    """Return a category so that blanks at its edges are seen."""
+    return category if category and category == category.strip() else repr(category)
 
 
 def _literal(text: str) -> str:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from margrave.cli.options import text_options
 from margrave.errors import BudgetRefusedError, JobError, suggestion
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "privacy_id": (str,),
     "counts": (str,),
     "counting": (str,),
+    "delimiter": (str,),
+    "encoding": (str,),
+    "decimal": (str,),
     "domain": (str,),
     "kway": (int,),
     "up_to": (int,),
@@ -70,7 +74,7 @@ class Job:
 
     Attributes
     ----------
-    data, table, query, privacy_id, counts, counting
+    data, table, query, privacy_id, counts, counting, delimiter, encoding, decimal
         The private table, as `margrave.Data` takes it.
     domain
         The domain file.
@@ -94,6 +98,9 @@ class Job:
     privacy_id: str | None = None
     counts: str | None = None
     counting: str | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
     domain: str | None = None
     kway: int | None = None
     up_to: int | None = None
@@ -194,7 +201,7 @@ class Job:
 
         names = ("table", "query", "privacy_id", "counts", "counting")
         options = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return Data(self.need("data"), **options)
+        return Data(self.need("data"), **options, **text_options(self.delimiter, self.encoding, self.decimal))
 
     def open_ledger(self) -> Ledger | None:
         """Open the ledger, or begin it with the cap that was given."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,6 +30,24 @@ Counts = Annotated[
 ]
 Counting = Annotated[
     str | None, typer.Option("--counting", help="auto, fetch or push-down.", rich_help_panel=_DATA, show_default=False)
+]
+
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter",
+        help="The mark between fields of a CSV file, as ';' or tab.",
+        rich_help_panel=_DATA,
+        show_default=False,
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option("--encoding", help="Of a CSV file: utf-8, windows-1252, latin-1, utf-16 …", rich_help_panel=_DATA),
+]
+Decimal = Annotated[
+    str | None,
+    typer.Option("--decimal", help="The decimal mark in a CSV file: . or ,", rich_help_panel=_DATA, show_default=False),
 ]
 
 DomainFile = Annotated[
@@ -89,3 +107,9 @@ def named_tables(tables: list[str] | None) -> tuple[tuple[str, ...], ...] | None
     if not tables:
         return None
     return tuple(tuple(name.strip() for name in text.split(",") if name.strip()) for text in tables)
+
+
+def text_options(delimiter: str | None, encoding: str | None, decimal: str | None) -> dict[str, Any]:
+    """Return what `margrave.Data` is told about the text of a CSV file; nothing where nothing was said."""
+    given = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal}
+    return {name: value for name, value in given.items() if value is not None}

@@ -8,11 +8,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from margrave.cli.options import AsJson, QueryOption, TableOption
+from margrave.cli.options import AsJson, Decimal, Delimiter, Encoding, PrivacyId, QueryOption, TableOption, text_options
 from margrave.cli.screen import console, print_json
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from margrave.data.fitting import AttributeFit, Fit
+    from margrave.data.persons import PersonFit
 
 _MOST_CATEGORIES = 6
 _DOES_NOT_FIT = 2
@@ -23,6 +26,10 @@ def validate(
     domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="The domain file.")],
     table: TableOption = None,
     query: QueryOption = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
+    privacy_id: PrivacyId = None,
     json: AsJson = False,
 ) -> None:
     """Show how a table fits a domain: PRIVATE, for the custodian's eyes only. Exit code 0 if it fits, 2 if not.
@@ -34,7 +41,8 @@ def validate(
     from margrave.domain import Domain
 
     declared = Domain.read(domain)
-    found = fit(Data(data, table=table, query=query), declared)
+    text = text_options(delimiter, encoding, decimal)
+    found = fit(Data(data, table=table, query=query, privacy_id=privacy_id, **text), declared)
     if json:
         print_json(_plain(found, NOT_FOR_PUBLICATION))
     else:
@@ -60,9 +68,30 @@ def _show(found: Fit, warning: str, *, draft: bool) -> None:
             screen.print(f"{one.attribute.name}: {one.problem}", markup=False)
     if found.dropped:
         screen.print(f"{found.dropped:,} rows are dropped from every table")
+    if found.persons is not None:
+        _show_persons(found.persons, screen, dropped=found.dropped > 0)
     verdict = "the table fits the domain" if found.fits else "the table does not fit the domain"
     note = "; the domain is a draft that is not reviewed yet" if draft else ""
     screen.print(f"{verdict}{note}")
+
+
+def _show_persons(persons: PersonFit, screen: Console, *, dropped: bool) -> None:
+    """Show how many rows persons have, and what a limit on them would cost."""
+    screen.print(f"{persons.rows:,} rows{' are left' if dropped else ''}; at most {persons.most:,} of one person")
+    listing = Table(title="rows that are left out by --contributions", title_justify="left")
+    for most in persons.lost:
+        listing.add_column(f"{most}", justify="right")
+    listing.add_row(*(f"{share:.2%}" for share in persons.lost.values()))
+    screen.print(listing)
+    if persons.problem:
+        screen.print(f"the privacy id: {persons.nobody:,} {persons.problem}", markup=False)
+
+
+def _goes(rows: int, category: str | None, *, dropped: bool = False) -> str:
+    """Return how many rows have such a value, and where these are counted."""
+    if not rows or (category is None and not dropped):
+        return f"{rows:,}"
+    return f"{rows:,}, dropped with their rows" if dropped else f"{rows:,} → {category!r}"
 
 
 def _cells(one: AttributeFit) -> tuple[str, ...]:
@@ -70,7 +99,11 @@ def _cells(one: AttributeFit) -> tuple[str, ...]:
     more = [f"and {len(one.empty) - _MOST_CATEGORIES:,} more"] if len(one.empty) > _MOST_CATEGORIES else []
     empty = ", ".join([*one.empty[:_MOST_CATEGORIES], *more])
     verdict = "does not fit" if one.problem else "fits"
-    return one.attribute.name, f"{one.outside:,}", f"{one.missing:,}", empty, verdict
+    attribute = one.attribute
+    if not one.present:
+        return attribute.name, "–", "–", "–", verdict
+    outside = _goes(one.outside, attribute.other, dropped=attribute.outside == "drop")
+    return attribute.name, outside, _goes(one.missing, attribute.missing), empty, verdict
 
 
 def _plain(found: Fit, warning: str) -> dict[str, Any]:
@@ -78,12 +111,21 @@ def _plain(found: Fit, warning: str) -> dict[str, Any]:
     attributes = [
         {
             "name": one.attribute.name,
+            "present": one.present,
             "outside": one.outside,
+            "outside_to": one.attribute.other,
+            "outside_dropped": one.attribute.outside == "drop",
             "examples": list(one.examples),
             "missing": one.missing,
+            "missing_to": one.attribute.missing,
             "empty": list(one.empty),
             "problem": one.problem,
         }
         for one in found.attributes
     ]
-    return {"warning": warning, "fits": found.fits, "dropped": found.dropped, "attributes": attributes}
+    plain = {"warning": warning, "fits": found.fits, "dropped": found.dropped, "attributes": attributes}
+    if found.persons is not None:
+        persons = found.persons
+        lost = {str(most): share for most, share in persons.lost.items()}
+        plain["persons"] = {"rows": persons.rows, "most": persons.most, "nobody": persons.nobody, "lost": lost}
+    return plain
