@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from unicodedata import normalize
 
 
 class MargraveError(Exception):
@@ -54,6 +55,10 @@ class StoreError(MargraveError):
     """A release cannot be saved, or a folder that should hold one is damaged or holds something else."""
 
 
+class DamageError(StoreError):
+    """A file of a saved release is missing, or is not what was saved."""
+
+
 class PlanError(MargraveError):
     """A plan cannot be made as asked, or does not hold what it is asked for."""
 
@@ -92,5 +97,9 @@ class JobError(MargraveError):
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'age'?"`` when one known name is close to ``name``, else nothing."""
-    close = get_close_matches(name, list(known), n=1)
+    names = list(known)
+    for other in names:
+        if other != name and normalize("NFC", other) == normalize("NFC", name):
+            return f"; did you mean {other!r}? The two look alike but differ in Unicode form (é as one or as two)"
+    close = get_close_matches(name, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""

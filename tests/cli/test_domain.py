@@ -81,8 +81,41 @@ def test_hostile_names_and_labels_are_shown_as_they_are(tmp_path, capsys):
         assert text in shown.err
 
 
+def test_an_office_file_from_the_first_error_to_a_draft(tmp_path, capsys):
+    path = tmp_path / "leute.csv"
+    rows = [
+        f"{k % 40};{'k.A.' if k == 7 else k % 70 + 18};{k % 50},5;{'FM'[k % 2]};{k % 28 + 1}.{k % 9 + 1}.1999"
+        for k in range(200)
+    ]
+    path.write_bytes("\n".join(["Person;Alter;Größe; Geschlecht;Tag", *rows]).encode("windows-1252"))
+    words = ["domain", str(path)]
+    for error, more in [
+        ("is not UTF-8; give encoding=… (--encoding windows-1252 is usual", ["--encoding", "windows-1252"]),
+        ("has semicolons and no commas; give delimiter=';' (--delimiter ';')", ["--delimiter", ";"]),
+        ("left out: Größe (they look like numbers with a decimal comma; give decimal=',' (", ["--decimal", ","]),
+        ("left out: Tag (dates; make years or months of them)", ["--privacy-id", "Persn"]),
+        ("error: the table has no column 'Persn'; did you mean 'Person'?", ["--privacy-id", "Person"]),
+    ]:
+        run(words)
+        assert error in capsys.readouterr().err
+        words += more
+    assert run(words) == 0
+    shown = capsys.readouterr()
+    assert Domain.from_json(shown.out).attributes == ("Alter", "Größe", " Geschlecht")
+    assert "Alter: numbers, and texts such as 'k.A.', which are counted as 'missing'" in shown.err
+
+
+def test_blanks_at_the_edges_are_seen(tmp_path, capsys):
+    path = tmp_path / "people.parquet"
+    pq.write_table(pa.table({"town": [" Bonn", "Bonn", "Bonn ", ""]}), path)
+    assert run(["domain", str(path)]) == 0
+    assert "'', ' Bonn', Bonn, 'Bonn '" in capsys.readouterr().err
+
+
 def test_a_table_of_nothing_but_texts_cannot_be_drafted(tmp_path, capsys):
     path = tmp_path / "people.csv"
     path.write_text("name\n" + "".join(f"person {k}\n" for k in range(100)), encoding="utf-8")
     assert run(["domain", str(path)]) == 2
-    assert capsys.readouterr().err == "error: no column has few values or numbers; declare the domain by hand\n"
+    shown = capsys.readouterr()
+    assert "left out: name (an identifier: no value comes twice)" in shown.err
+    assert shown.err.endswith("error: no column has few values or numbers; declare the domain by hand\n")

@@ -14,6 +14,7 @@ import margrave
 from margrave.algebra.layout import Layout
 from margrave.data import pushdown
 from margrave.data.addresses import split_url
+from margrave.data.numbers import as_written
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError
@@ -36,9 +37,13 @@ def counted(data, domain=DOMAIN, **options):
         (b"people.csv", {}, "^a bytes is no table"),
         ("https://example.org/people.csv", {}, "^a URL that begins with https:// cannot be opened; give a file, a"),
         ("s3://u:secret@bucket/x.parquet", {}, "^a URL that begins with s3:// cannot be opened"),
-        ("people.csv", {"table": "t"}, "^a file is one table; leave out table and query"),
-        (TABLE, {"query": "SELECT 1"}, "^a Arrow table is one table; leave out table and query"),
-        ("people.duckdb", {}, "^a DuckDB file has many tables; name one of them by table=…, or give a query=…"),
+        ("people.csv", {"table": "t"}, r"^a file is one table; leave out table \(--table\) and query \(--query\)$"),
+        (TABLE, {"query": "SELECT 1"}, "^a Arrow table is one table; leave out table"),
+        (
+            "people.duckdb",
+            {},
+            r"^a DuckDB file has many tables; name one of them by table=… \(--table\), or give a query=… \(--query\)$",
+        ),
         ("people.duckdb", {"table": "t", "query": "q"}, "^a DuckDB file has many tables"),
         ("postgresql://host/db", {}, "^a PostgreSQL database has many tables; name one of them"),
         ("postgresql://host/db/t", {"table": "t"}, "^a PostgreSQL database has many tables; name one of them"),
@@ -49,15 +54,40 @@ def counted(data, domain=DOMAIN, **options):
         (
             TABLE,
             {"counting": "fetching"},
-            r"^no counting 'fetching'; did you mean 'fetch'\? \(there are auto, fetch, push",
+            r"^no counting 'fetching'; did you mean 'fetch'\? \(counting, --counting, is auto, fetch, push",
         ),
-        (TABLE, {"counting": None}, r"^no counting None \(there are auto, fetch, push-down\)"),
+        (TABLE, {"counting": None}, r"^no counting None \(counting, --counting, is auto, fetch, push-down\)"),
         (
             TABLE,
             {"counts": "b", "counting": "push-down"},
-            "^counts that were computed elsewhere are fetched; leave out",
+            r"^counts that were computed elsewhere are fetched; leave out counting='push-down' \(--counting\)$",
         ),
         (TABLE, {"progress": 1}, "^progress is a int; give a function of two numbers"),
+        (
+            "x.csv",
+            {"delimiter": ""},
+            r"^delimiter \(--delimiter\) is ''; give one character that is no letter, digit or",
+        ),
+        ("x.csv", {"delimiter": "ab"}, r"^delimiter \(--delimiter\) is 'ab'; give one character"),
+        ("x.csv", {"delimiter": "x"}, "give one character that is no letter, digit or quotation mark, such as ';' or"),
+        ("x.csv", {"delimiter": '"'}, "give one character that is no letter"),
+        ("x.csv", {"delimiter": 3}, r"^delimiter \(--delimiter\) is 3"),
+        ("x.csv", {"encoding": "latin-11"}, r"^no encoding 'latin-11' \(--encoding\) is known; give one such as utf-8"),
+        ("x.csv", {"encoding": "rot13"}, r"^no encoding 'rot13' \(--encoding\) is known"),
+        ("x.csv", {"encoding": ""}, r"^no encoding '' \(--encoding\) is known"),
+        ("x.csv", {"encoding": 8}, r"^no encoding 8 \(--encoding\) is known"),
+        ("x.csv", {"decimal": ";"}, r"^decimal \(--decimal\) is ';'; give '\.' or ','$"),
+        ("x.csv", {"decimal": None}, r"^decimal \(--decimal\) is None; give"),
+        (TABLE, {"delimiter": ";"}, r"^delimiter \(--delimiter\) is for CSV files, and this is another kind of table"),
+        ("x.parquet", {"decimal": ","}, r"^decimal \(--decimal\) is for CSV files, and this is another kind of table"),
+        ("x.json", {"encoding": "utf-16"}, r"^encoding \(--encoding\) is for CSV files, and this is another kind"),
+        (
+            "x.db",
+            {"table": "t"},
+            r"^'x\.db' is a database of some kind, and DuckDB files end in \.duckdb: if it is one",
+        ),
+        ("x.xlsx", {"query": "t"}, r"^'x\.xlsx' is a spreadsheet; save it as CSV \(UTF-8\) there and give that file$"),
+        ("x.txt", {"encoding": "utf-16"}, r"^'x\.txt' does not tell by its ending how its fields are parted; give"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_at_once(source, options, text):
@@ -116,7 +146,7 @@ def test_a_table_named_in_a_url_and_a_schema(postgres):
     with psycopg.connect(postgres) as connection:
         connection.execute("CREATE SCHEMA IF NOT EXISTS survey")
         connection.execute("DROP TABLE IF EXISTS survey.pairs")
-        connection.execute("CREATE TABLE survey.pairs (a int, b numeric, id uuid)")
+        connection.execute("CREATE TABLE survey.pairs (a int, b double precision, id uuid)")
         connection.execute("INSERT INTO survey.pairs SELECT 1, 2.0, gen_random_uuid() FROM generate_series(1, 5)")
     head, _, query = postgres.partition("?")
     for counting in ("fetch", "push-down"):
@@ -177,7 +207,7 @@ def test_progress_counts_tables(counting):
 
 def test_the_way_of_counting_is_chosen_by_engine_and_public_sizes():
     class Fake:
-        remote, folds_text = True, False
+        remote = True
 
     small = Layout.of((2, 3), [(0, 1)])
     assert pushdown.pays(Fake, small)
@@ -185,20 +215,12 @@ def test_the_way_of_counting_is_chosen_by_engine_and_public_sizes():
     assert not pushdown.pays(Fake, Layout.of((2,) * 1001, [(k,) for k in range(1001)]))
     Fake.remote = False
     assert not pushdown.pays(Fake, small)
-    Fake.remote = Fake.folds_text = True
-    assert not pushdown.pays(Fake, small)
 
 
 def test_engines_that_cannot_group_exactly_are_not_asked_to(tmp_path):
     path = nasty.write_csv(nasty.rows(), tmp_path / "people.csv")
     with pytest.raises(DataError, match=r"^a file of texts has no engine that knows its numbers; leave out counting="):
         counted(Data(path, counting="push-down"), nasty.DOMAIN.project(["code"]))
-
-    class Folding:
-        untyped, folds_text = False, True
-
-    with pytest.raises(DataError, match=r"^this engine takes texts that differ in case for equal; count by counting="):
-        pushdown.push_counts(Folding, DOMAIN, Layout.of((2, 3), [(0,)]), progress=print)
 
 
 # --- types that an engine groups by in one way or another --------------------------------------------------------
@@ -209,15 +231,21 @@ def numbers(*values):
 
 
 MOMENTS = pa.array([0, 1_000_000, None], pa.timestamp("us"))
+# What 2.0**60 is written as.
+LARGE = int(as_written(2.0**60))
+DAYS = ("1970-01-01", "1970-01-01T00:00:01")
 NARROW = pa.array([0.1, 0.5, None], pa.float32())
 TYPES = {
     "unsigned": (pa.array([0, 255, 7], pa.uint8()), Attribute("x", size=2, other="rest"), [1, 0, 2]),
     "all of a type": (pa.array([0, 255, 7], pa.uint8()), Attribute("x", size=256, outside="drop"), None),
     "floats as codes": (pa.array([0.0, 1.0, 0.5, -0.0]), Attribute("x", size=2, outside="drop"), [2, 1]),
     "narrow floats": (NARROW, Attribute("x", labels=(0.1, 0.5), other="o", missing="m"), [0, 1, 1, 1]),
-    "decimals": (numbers("0.30", "1.00", None), Attribute("x", labels=(0.3, 1), missing="m"), [1, 1, 1]),
-    "moments": (MOMENTS, Attribute("x", labels=("1970-01-01", "1970-01-01T00:00:01"), missing="m"), [1, 1, 1]),
-    "large": (pa.array([2**64 - 1, 0], pa.uint64()), Attribute("x", labels=(2**64 - 1,), other="rest"), [1, 1]),
+    "none of a type": (pa.array([1, 2], pa.int16()), Attribute("x", labels=(10**5, 10**6), outside="drop"), [0, 0]),
+    "no fractions": (pa.array([1, 2], pa.int16()), Attribute("x", labels=(0.5, 1.5), outside="drop"), [0, 0]),
+    "negative": (pa.array([-1.0, -2.0, 7.0, 8.0]), Attribute("x", labels=(-1.0, -2.0), other="rest"), [1, 1, 2]),
+    "large floats": (pa.array([LARGE, 2**60]), Attribute("x", labels=(2.0**60,), other="rest"), [1, 1]),
+    "far cuts": (pa.array([2**63 - 1, -(2**63), 0]), Attribute("x", cuts=(-1e300, 0, 1e300)), [0, 2, 1, 0]),
+    "cuts beyond a type": (pa.array([-128, 127, 0], pa.int8()), Attribute("x", cuts=(-1000, 0, 1000)), [0, 2, 1, 0]),
     "cuts beside floats": (pa.array([2**53 + 1, 2**53], pa.int64()), Attribute("x", cuts=(0.5, 2**53)), [0, 1, 1]),
     "categories": (pa.array(["x", "y", "x"]).dictionary_encode(), Attribute("x", labels=("x",), outside="drop"), [2]),
     "stranger": (pa.array(["other", "?"]), Attribute("x", labels=("other", "other 0"), other="rest"), [1, 0, 1]),
@@ -242,21 +270,32 @@ def test_types_of_columns(case, counting):
 
 
 @pytest.mark.parametrize(
-    ("column", "attribute", "text"),
+    ("column", "attribute", "expected"),
     [
-        (
-            numbers("0.5"),
-            Attribute("x", cuts=(0.3,)),
-            "^attribute 'x' has cuts, and a column of its type cannot be cut",
-        ),
-        (numbers("1"), Attribute("x", size=2, outside="drop"), "^attribute 'x' drops rows, and a column of its type"),
-        (MOMENTS, Attribute("x", labels=("1970-01-01",), outside="drop"), "^attribute 'x' drops rows, and a column"),
-        (pa.array([0.5]), Attribute("x", size=5000, outside="drop"), "^attribute 'x' drops rows, and a column of its"),
+        (numbers("0.30", "1.00", None), Attribute("x", labels=(0.3, 1), missing="m"), [1, 1, 1]),
+        (numbers("0.5"), Attribute("x", cuts=(0.3,)), [0, 1]),
+        (numbers("1", "7"), Attribute("x", size=2, outside="drop"), [0, 1]),
+        (MOMENTS, Attribute("x", labels=DAYS, missing="m"), [1, 1, 1]),
+        (pa.array([2**64 - 1, 0], pa.uint64()), Attribute("x", labels=(2**64 - 1,), other="rest"), [1, 1]),
     ],
 )
-def test_what_cannot_be_done_exactly_on_an_engine_is_refused(column, attribute, text):
-    with pytest.raises(DataError, match=text):
-        counted(Data(pa.table({"x": column}), counting="push-down"), Domain([attribute]))
+def test_types_that_engines_do_not_compare_alike_are_fetched(column, attribute, expected):
+    table, domain = pa.table({"x": column}), Domain([attribute])
+    assert counted(Data(table), domain).tolist() == expected
+    with pytest.raises(
+        DataError, match=r"^column 'x' is of a type that engines do not compare as margrave"
+    ):
+        counted(Data(table, counting="push-down"), domain)
+
+
+@pytest.mark.parametrize("many", [{"labels": range(1001)}, {"cuts": range(1001)}])
+def test_more_values_than_an_engine_should_compare_a_row_with(many):
+    table, domain = pa.table({"x": [1000]}), Domain([Attribute("x", **many)])
+    assert counted(Data(table), domain)[1000] == 1
+    with pytest.raises(
+        DataError, match=r"^attribute 'x' has more than 1,000 values to compare each row with"
+    ):
+        counted(Data(table, counting="push-down"), domain)
 
 
 # --- counts that were computed elsewhere -------------------------------------------------------------------------

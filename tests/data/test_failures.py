@@ -59,6 +59,18 @@ def failed(kind, error):
     return rf"^{kind} could not be read and counted \({error}\); see that it is whole and within reach, and that its"
 
 
+def lost(error):
+    """The words for a PostgreSQL server that does not answer."""
+    return (
+        rf"^the PostgreSQL database could not be reached, or the connection was lost \({error}\); see that the server"
+    )
+
+
+def no_query(kind, error):
+    """The words for a query that is none."""
+    return rf"^{kind} could not be asked \({error}\): the query is no SQL that it understands, or names a table, column"
+
+
 @pytest.fixture
 def people_url(postgres):
     """A table of people on the PostgreSQL server."""
@@ -74,7 +86,7 @@ def test_a_lost_connection(people_url, counting, run, tmp_path):
     ends = "CASE WHEN code = 3 THEN pg_terminate_backend(pg_backend_pid()) ELSE true END"
     gone = f"SELECT code, flag FROM people WHERE {ends}"
     data = Data(people_url, query=gone, counting=counting)
-    assert_fails(data, failed("the PostgreSQL database", "AdminShutdown"), tmp_path, run)
+    assert_fails(data, lost("AdminShutdown"), tmp_path, run)
 
 
 def test_a_connection_that_is_lost_between_two_batches(people_url, tmp_path, monkeypatch):
@@ -91,7 +103,7 @@ def test_a_connection_that_is_lost_between_two_batches(people_url, tmp_path, mon
 
     monkeypatch.setattr(databases, "_cursor_rows", cut)
     data = Data(people_url, table="people", counting="fetch")
-    assert_fails(data, failed("the PostgreSQL database", "[A-Za-z]+"), tmp_path)
+    assert_fails(data, lost("[A-Za-z]+"), tmp_path)
 
 
 def test_a_connection_that_is_lost_between_two_queries(people_url, tmp_path):
@@ -103,7 +115,7 @@ def test_a_connection_that_is_lost_between_two_queries(people_url, tmp_path):
                 other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
 
     data = Data(people_url, table="people", counting="push-down", progress=cut)
-    assert_fails(data, failed("the PostgreSQL database", "[A-Za-z]+"), tmp_path)
+    assert_fails(data, lost("[A-Za-z]+"), tmp_path)
 
 
 @BOTH
@@ -111,10 +123,24 @@ def test_a_query_that_fails_half_way_on_postgres(people_url, counting, tmp_path)
     for query, error in [
         ("SELECT code, flag, 1 / (40 - person) AS broken FROM people WHERE 1 / (40 - person) < 2", "DivisionByZero"),
         ("SELECT code, flag FROM people WHERE name::int >= 0", "InvalidTextRepresentation"),
-        ("SELECT code FROM peple", "UndefinedTable"),
     ]:
         data = Data(people_url, query=query, counting=counting)
         assert_fails(data, failed("the PostgreSQL database", error), tmp_path)
+
+
+def test_what_postgres_does_not_understand(people_url, tmp_path):
+    for query, error in [
+        ("SELECT code FROM peple", "UndefinedTable"),
+        ("SELECT coda FROM people", "UndefinedColumn"),
+        ("SELECT frobnicate(code) FROM people", "UndefinedFunction"),
+        (f"SELEKT code FROM people -- {SECRET}", "ParseError"),
+        (f"SELECT code FROM people WHERE '{SECRET}", "TokenError"),
+        ("SELECT code FROM people WHERE code = ANY", "SyntaxError|ParseError"),
+    ]:
+        assert_fails(Data(people_url, query=query), no_query("the PostgreSQL database", error), tmp_path)
+    for table in ("peple", "nowhere.people"):
+        text = r"^the PostgreSQL database has no such table \([A-Za-z]+\); see how it is written, with its schema"
+        assert_fails(Data(people_url, table=table), text, tmp_path)
 
 
 @BOTH
@@ -123,7 +149,31 @@ def test_a_query_that_fails_half_way_on_duckdb(counting, tmp_path):
     query = "SELECT code, flag FROM people WHERE CAST(name AS INTEGER) >= 0"
     data = Data(path, query=query, counting=counting)
     assert_fails(data, failed("the DuckDB file", "ConversionException"), tmp_path)
-    assert_fails(Data(path, table="peple", counting=counting), failed("the DuckDB file", "CatalogException"), tmp_path)
+
+
+def test_what_duckdb_does_not_understand(tmp_path):
+    import duckdb
+
+    path = nasty.write_duckdb(people(), tmp_path / "people.duckdb")
+    for query, error in [
+        ("SELECT code FROM peple", "CatalogException"),
+        ("SELECT coda FROM people", "BinderException"),
+        (f"SELEKT code FROM people -- {SECRET}", "ParserException"),
+    ]:
+        assert_fails(Data(path, query=query), no_query("the DuckDB file", error), tmp_path)
+    text = r"^there is no table 'peple' in '.*'; did you mean 'people'\? \(it has people\)$"
+    assert_fails(Data(path, table="peple"), text, tmp_path)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE SCHEMA survey; CREATE TABLE survey.persons AS SELECT 1 AS code")
+        connection.execute("CREATE TABLE gone AS SELECT 1 AS code; CREATE VIEW broken AS SELECT * FROM gone")
+        connection.execute("DROP TABLE gone")
+    for table in ("x", "no.x", "no.such.x"):
+        text = rf"^there is no table '{table}' in '.*' \(it has broken, people, survey\.persons\)$"
+        assert_fails(Data(path, table=table), text, tmp_path)
+    assert_fails(Data(path, table="broken"), no_query("the DuckDB file", "CatalogException"), tmp_path)
+    empty = tmp_path / "empty.duckdb"
+    duckdb.connect(str(empty)).close()
+    assert_fails(Data(empty, table="x"), r"^there is no table 'x' in '.*' \(it has none\)$", tmp_path)
 
 
 @BOTH
@@ -138,8 +188,8 @@ def test_a_database_that_cannot_be_reached(tmp_path):
     url = f"postgresql://{SECRET.split()[0]}:{PASSWORD}@127.0.0.1:1/db"
     data = Data(url, table="people")
     assert repr(data) == "Data(PostgreSQL database)"
-    assert_fails(data, failed("the PostgreSQL database", "OperationalError"), tmp_path)
-    assert_fails(Data(f"{url}/people"), failed("the PostgreSQL database", "OperationalError"), tmp_path)
+    assert_fails(data, lost("OperationalError"), tmp_path)
+    assert_fails(Data(f"{url}/people"), lost("OperationalError"), tmp_path)
 
 
 def test_a_missing_column_is_named_with_the_one_that_was_meant(tmp_path):
@@ -222,11 +272,20 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
 
 def test_a_csv_file_with_a_line_that_is_none(tmp_path):
     path = tmp_path / "people.csv"
-    for line in (f"1,true,{SECRET}", "1", f'1,"{SECRET}'):
+    lengths = "^the rows of '.*' have different lengths; give every row as many fields as the header, and put a field"
+    quotes = (
+        "^a field of '.*' does not end where it should; see that every double quote at the beginning of a field has"
+    )
+    for line, text in [
+        (f"1,true,{SECRET}", lengths),
+        ("1", lengths),
+        (f'1,"{SECRET}', quotes),
+        (f'1,"{SECRET}"x', quotes),
+    ]:
         path.write_text(f"code,flag\n0,true\n{line}\n")
-        assert_fails(path, failed("the file", "[A-Za-z]+"), tmp_path)
-    path.write_bytes(b"code,flag\n1,tr\xffue" + SECRET.encode() + b"\n")
-    assert_fails(path, failed("the file", "[A-Za-z]+"), tmp_path)
+        assert_fails(path, text, tmp_path)
+    path.write_bytes(b"code,flag\n" + b"0,true\n" * 100_000 + b"1,tr\xffue" + SECRET.encode() + b"\n")
+    assert_fails(path, r"^the file '.*' is not UTF-8; give encoding=… \(--encoding windows-1252 is usual", tmp_path)
     path.write_text("code,flag\n0,true\n")
     path.with_name("people-2.csv").write_text("flag,code\ntrue,0\n")
     assert_fails(f"{tmp_path}/people*.csv", "^the files have different headers; give files with the same", tmp_path)
@@ -256,8 +315,8 @@ def test_a_missing_file(tmp_path):
             tmp_path / name, "^there is no file '.*'; see that the path is right, and from which folder", tmp_path
         )
     assert_fails(Data(tmp_path / "none.duckdb", table="t"), "^there is no file", tmp_path)
-    (tmp_path / "table.xlsx").write_text("x")
-    assert_fails(tmp_path / "table.xlsx", r"ends in none of \.csv, \.tsv, \.parquet", tmp_path)
+    (tmp_path / "table.table").write_text("x")
+    assert_fails(tmp_path / "table.table", r"ends in none of \.csv, \.tsv, \.parquet.*; save it as one of", tmp_path)
     (tmp_path / "table.parquet.gz").write_text("x")
     assert_fails(tmp_path / "table.parquet.gz", r"ends in none of \.csv, \.tsv, \.parquet", tmp_path)
 

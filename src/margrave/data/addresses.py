@@ -1,12 +1,26 @@
-"""The addresses of databases: what their path names."""
+"""The addresses of databases: what their path names, and what of a text that may be one is shown."""
 
 from __future__ import annotations
 
-from urllib.parse import unquote, urlsplit, urlunsplit
+import re
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from margrave.errors import DataError
 
 SCHEMES = ("postgresql", "postgres")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+-]{0,19}")
+# What addresses of databases have and names of files have not: a word for a password, two slashes, a user before an @.
+_SECRET = re.compile(r"pass\w*\s*=|pwd\s*=|://|:.*@", re.IGNORECASE | re.DOTALL)
+
+
+def shown(source: str) -> str:
+    """Return the name of a file in quotes; in place of a text that may hold a password, words that say so."""
+    return "(not shown: it may hold a password)" if _SECRET.search(source) else repr(source)
+
+
+def shown_scheme(scheme: str) -> str:
+    """Return what stands before ``://`` as words for it, if it is a scheme and no part of a password."""
+    return f"a URL that begins with {scheme}://" if _SCHEME.fullmatch(scheme) else "an address of this kind"
 
 
 def split_url(url: str) -> tuple[str, str | None]:
@@ -14,10 +28,24 @@ def split_url(url: str) -> tuple[str, str | None]:
 
     ``postgresql://host/db`` names none, ``postgresql://host/db/table`` and ``postgresql://host/db/schema/table`` do.
     """
-    parts = urlsplit(url)
+    parts = _parts(url)
+    if parts is None:  # raised here, and not where it failed, the error has no context that shows the password
+        raise DataError("the URL of the database cannot be read; write postgresql://user@host:port/db, with %-escapes")
     database, _, table = parts.path.lstrip("/").partition("/")
     if table.count("/") > 1:
         raise DataError(
             "the path of the URL has more than database, schema and table; write postgresql://host/db/table"
         )
-    return urlunsplit(parts._replace(path=f"/{database}")), unquote(table).replace("/", ".") or None
+    # By hand: where there is no host, as with a socket, urlunsplit would leave out the slashes.
+    query = f"?{parts.query}" if parts.query else ""
+    fragment = f"#{parts.fragment}" if parts.fragment else ""
+    address = f"{parts.scheme}://{parts.netloc}/{database}{query}{fragment}"
+    return address, unquote(table).replace("/", ".") or None
+
+
+def _parts(url: str) -> SplitResult | None:
+    """Return the parts of a URL, or None if it has none."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return None

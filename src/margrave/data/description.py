@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
-from margrave.data.opening import DATABASE, URL, kind_of
+from margrave.data.formats import TextFormat, is_foreign, is_separated, wrong_ending
+from margrave.data.opening import DATABASE, PATH, URL, kind_of
 from margrave.errors import DataError, suggestion
 
 Counting = Literal["auto", "fetch", "push-down"]
@@ -36,6 +37,13 @@ class Data:
     counting
         "fetch" (read all rows and count them here), "push-down" (have the engine count, one query a table), or "auto":
         push-down where the rows are elsewhere and the tables are few and small enough.
+    delimiter
+        The character between the fields of a CSV file, "tab" for a tab; None: a comma, in TSV files a tab. With it
+        files that end in ``.txt`` or ``.dat`` are read as CSV too.
+    encoding
+        How the characters of a CSV file are stored, such as "windows-1252", "latin-1" or "utf-16"; None: UTF-8.
+    decimal
+        The mark before the fraction of numbers in a CSV file: "." or ",".
     progress
         Called with the number of tables that are counted and of all to count.
     """
@@ -47,6 +55,9 @@ class Data:
     privacy_id: str | None = None
     counts: str | None = None
     counting: Counting = "auto"
+    delimiter: str | None = None
+    encoding: str | None = None
+    decimal: Literal[".", ","] = "."
     progress: Callable[[int, int], None] | None = None
 
     def __post_init__(self) -> None:
@@ -57,15 +68,19 @@ class Data:
             if value is not None and (not isinstance(value, str) or not value):
                 raise DataError(f"{word} is a {type(value).__name__} or empty; give it as text")
         self._check_table(kind)
+        self._check_text_format(kind)
         if self.counts is not None and self.privacy_id is not None:
             raise DataError(
-                "counts that were computed elsewhere have no rows of persons; leave out privacy_id or counts"
+                "counts that were computed elsewhere have no rows of persons; leave out privacy_id (--privacy-id) or "
+                "counts (--counts)"
             )
         if self.counting not in COUNTINGS:
             hint = suggestion(self.counting, COUNTINGS) if isinstance(self.counting, str) else ""
-            raise DataError(f"no counting {self.counting!r}{hint} (there are {', '.join(COUNTINGS)})")
+            raise DataError(f"no counting {self.counting!r}{hint} (counting, --counting, is {', '.join(COUNTINGS)})")
         if self.counts is not None and self.counting == "push-down":
-            raise DataError("counts that were computed elsewhere are fetched; leave out counting='push-down'")
+            raise DataError(
+                "counts that were computed elsewhere are fetched; leave out counting='push-down' (--counting)"
+            )
         if self.progress is not None and not callable(self.progress):
             raise DataError(f"progress is a {type(self.progress).__name__}; give a function of two numbers")
 
@@ -79,9 +94,30 @@ class Data:
         given = sum(value is not None for value in named)
         if kind not in (URL, DATABASE):
             if given:
-                raise DataError(f"a {kind} is one table; leave out table and query")
+                raise self._foreign(kind) or DataError(
+                    f"a {kind} is one table; leave out table (--table) and query (--query)"
+                )
         elif given != 1:
-            raise DataError(f"a {kind} has many tables; name one of them by table=…, or give a query=…")
+            raise DataError(
+                f"a {kind} has many tables; name one of them by table=… (--table), or give a query=… (--query)"
+            )
+
+    def _check_text_format(self, kind: str) -> None:
+        """Refuse words on the text of a CSV file where there is none."""
+        given = self.text_format.given
+        if given and not (kind == PATH and is_separated(str(self.source), self.delimiter)):
+            raise self._foreign(kind) or DataError(
+                f"{given} is for CSV files, and this is another kind of table; leave it out"
+            )
+
+    def _foreign(self, kind: str) -> DataError | None:
+        """Return the error for a file that another program has to open, if it is one."""
+        return wrong_ending(str(self.source)) if kind == PATH and is_foreign(str(self.source)) else None
+
+    @property
+    def text_format(self) -> TextFormat:
+        """How the text in a CSV file is written."""
+        return TextFormat(self.delimiter, self.encoding, self.decimal)
 
     def __repr__(self) -> str:
         # Neither the address with its password nor any row.

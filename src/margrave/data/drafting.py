@@ -8,8 +8,8 @@ has checked that all of it is public knowledge.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -27,9 +27,50 @@ WARNING = (
     "PRIVATE DRAFT, not for publication: these values were read from private data. Check every attribute, keep only "
     "what is public knowledge whoever is in the table, add values that could occur, and then set reviewed to true."
 )
-MISSING = "missing"
-# A column with more different texts is left out, one with more different numbers is cut.
-_MOST_LABELS, _MOST_NUMBERS = 100, 20
+MISSING, OTHER = "missing", "other"
+# A column with more different texts or dates is left out, one with more different numbers is cut.
+_MOST_LABELS, _MOST_DATES, _MOST_NUMBERS = 100, 24, 20
+# Texts among numbers that say, in small letters, that there is none.
+_NOTHING = {
+    *(
+        "na",
+        "n/a",
+        "#n/a",
+        "#nv",
+        "#null!",
+        "nan",
+        "null",
+        "none",
+        "nil",
+        "missing",
+        "unknown",
+        "not stated",
+        "no answer",
+    ),
+    *(
+        "k.a.",
+        "k. a.",
+        "keine angabe",
+        "unbekannt",
+        "n.a.",
+        "n. a.",
+        "nd",
+        "n.d.",
+        "nsp",
+        "non renseigné",
+        "inconnu",
+        "s/d",
+    ),
+    *("-", "--", "–", "—", ".", "..", "...", "…", "?", "\\n"),
+}
+_MOST_EXAMPLES = 5
+_UNREAD = {
+    "decimal commas": "they look like numbers with a decimal comma; give decimal=',' (--decimal ,)",
+    "thousands": (
+        "they look like numbers with marks between thousands; write them without, and if a comma stands before the "
+        "fraction, give decimal=',' (--decimal ,)"
+    ),
+}
 # Fewer rows do not tell an identifier from a value.
 _FEWEST_ROWS = 50
 _BINS = 8
@@ -46,10 +87,13 @@ class Draft:
         The domain, marked as a draft.
     left_out
         The columns that it leaves out, and why.
+    odd
+        Some of the texts that stand among the numbers of a column.
     """
 
     domain: Domain
     left_out: dict[str, str]
+    odd: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def draft_domain(data: Data, columns: Sequence[str] | None = None) -> Draft:
@@ -62,9 +106,14 @@ def draft_domain(data: Data, columns: Sequence[str] | None = None) -> Draft:
     columns
         The columns to look at; all if None.
     """
-    profiles = quietly(lambda: _profiles(data, columns), f"the {kind_of(data.source)}")
+    return quietly(lambda: _draft(data, columns), f"the {kind_of(data.source)}")
+
+
+def _draft(data: Data, columns: Sequence[str] | None) -> Draft:
+    profiles = _profiles(data, columns)
     attributes: list[Attribute] = []
     left_out: dict[str, str] = {}
+    odd: dict[str, tuple[str, ...]] = {}
     for name, profile in profiles.items():
         if name == data.privacy_id:
             left_out[name] = "the privacy id"
@@ -75,19 +124,39 @@ def draft_domain(data: Data, columns: Sequence[str] | None = None) -> Draft:
             if isinstance(found, str):
                 left_out[name] = found
             else:
-                attributes.append(Attribute(name, **found, missing=MISSING if profile.missing else None))
-    names = ", ".join(left_out)
-    return Draft(Domain(attributes, draft=f"{WARNING} Left out: {names}." if names else WARNING), left_out)
+                attributes.append(Attribute(name, **found, **_policies(profile)))
+                if profile.kind == "numbers" and profile.odd:
+                    odd[name] = tuple(sorted(profile.odd)[:_MOST_EXAMPLES])
+    return Draft(Domain(attributes, draft=_words(left_out, odd)), left_out, odd)
+
+
+def _words(left_out: Collection[str], odd: Collection[str]) -> str:
+    """Return what stands on the first line of the draft; no value."""
+    words = [WARNING]
+    if left_out:
+        words.append(f"Left out: {', '.join(left_out)}.")
+    if odd:
+        words.append(f'There are texts among the numbers of {", ".join(odd)}: see where "other" puts them.')
+    return " ".join(words)
+
+
+def _policies(profile: Profile) -> dict[str, Any]:
+    """Return categories for missing values, and for texts among numbers: the same if they seem to say the same."""
+    if profile.kind != "numbers" or not profile.odd:
+        return {"missing": MISSING if profile.missing else None}
+    if all(text.strip().casefold() in _NOTHING for text in profile.odd):
+        return {"missing": MISSING, "other": MISSING}
+    return {"missing": MISSING if profile.missing else None, "other": OTHER}
 
 
 def _profiles(data: Data, columns: Sequence[str] | None) -> dict[str, Profile]:
     """Look at all rows once."""
-    with opened(data.source, data.table, data.query) as engine:
+    with opened(data.source, data.table, data.query, data.text_format) as engine:
         names = engine.names if columns is None else tuple(columns)
-        require_columns(engine, names)
+        require_columns(engine, names, privacy_id=data.privacy_id, for_custodian=True)
         if not names:
             raise DataError("the table has no columns; there is nothing to draft")
-        profiles = {name: Profile(untyped=engine.untyped) for name in names}
+        profiles = {name: Profile(untyped=engine.untyped, decimal=engine.decimal) for name in names}
         for batch in engine.batches(names):
             for place, profile in enumerate(profiles.values()):
                 profile.add(batch.column(place))
@@ -104,6 +173,10 @@ def _declared(profile: Profile) -> dict[str, Any] | str:
         return {"labels": [False, True]}
     if profile.kind == "numbers":
         return _declared_numbers(profile)
+    if profile.kind in _UNREAD:
+        return _UNREAD[profile.kind]
+    if profile.kind == "dates" and (profile.distinct is None or len(profile.distinct) > _MOST_DATES):
+        return "dates; make years or months of them"
     if _is_identifier(profile):
         return "an identifier: no value comes twice"
     if profile.distinct is None or len(profile.distinct) > _MOST_LABELS:
@@ -135,7 +208,9 @@ def _is_identifier(profile: Profile) -> bool:
 def _number(value: object) -> float:
     """Return a number as it is written in a domain: whole if it is whole."""
     number = Decimal(str(value))
-    return int(number) if number.is_finite() and number == number.to_integral_value() else float(number)
+    # What no double can hold is infinite, also where it is whole, and no label.
+    whole = math.isfinite(float(number)) and number == number.to_integral_value()
+    return int(number) if whole else float(number)
 
 
 def _middle(profile: Profile) -> tuple[float, float]:

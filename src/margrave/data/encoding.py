@@ -41,9 +41,11 @@ class Encoder:
         What is declared.
     untyped
         Whether the column comes from a file that holds nothing but text, so that numbers and truth values are read.
+    decimal
+        The mark before the fraction of a number that is read.
     """
 
-    def __init__(self, attribute: Attribute, *, untyped: bool = False) -> None:
+    def __init__(self, attribute: Attribute, *, untyped: bool = False, decimal: str = ".") -> None:
         if attribute.size > _LARGEST_SIZE:
             raise DataError(
                 f"attribute {attribute.name!r} has {attribute.size:,} values; at most {_LARGEST_SIZE:,} can be encoded"
@@ -53,11 +55,15 @@ class Encoder:
         self._attribute, self._untyped, self._declares_texts = attribute, untyped, bool(texts)
         self._texts, self._moments = Texts(texts), Moments(attribute.name, texts)
         self._numbers = numbers_of(attribute)
+        self._decimal = decimal
         self._truths = {label: code for code, label in labels if isinstance(label, bool)}
 
     def encode(self, column: pa.Array | pa.ChunkedArray) -> Codes:
         """Return the code of each row; ``DROPPED`` for a row to be left out of every table."""
-        codes = self.classify(column)
+        return self.settle(self.classify(column))
+
+    def settle(self, codes: Codes) -> Codes:
+        """Return the codes of `classify` after the policies of the attribute; they are changed in place."""
         if not codes.size or codes.min() >= 0:
             return codes
         self._settle_outside(codes, codes == OUTSIDE)
@@ -123,7 +129,7 @@ class Encoder:
 
     def _text_values(self, column: pa.Array) -> Codes:
         if self._untyped:
-            return read_texts(column, self._texts, self._numbers, self._truths)
+            return read_texts(column, self._texts, self._numbers, self._truths, self._decimal)
         if not self._declares_texts:
             raise self._wrong_kind("texts")
         return self._texts.find(column)

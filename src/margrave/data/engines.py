@@ -35,19 +35,19 @@ class Engine(ABC):
         The columns.
     untyped
         Whether all values are texts that numbers and truth values have to be read from.
+    decimal
+        The mark before the fraction of a number that is read from a text.
     remote
         Whether the rows are elsewhere, so that it pays to count there.
     threaded
         Whether batches may be read by another thread than the one that opened it.
-    folds_text
-        Whether the engine takes texts that differ (in case, say) for equal when it groups, so that it must not.
     """
 
     names: tuple[str, ...]
     untyped = False
+    decimal = "."
     remote = False
     threaded = True
-    folds_text = False
 
     def __init__(self, names: Sequence[str], stack: ExitStack) -> None:
         self.names = tuple(names)
@@ -60,6 +60,14 @@ class Engine(ABC):
     @abstractmethod
     def lazy(self) -> nw.LazyFrame[Any]:
         """Return the table as a lazy frame; what it was asked for may be asked for again and again."""
+
+    def bytewise(self, columns: Sequence[str]) -> frozenset[str]:
+        """Return those of some columns of texts that the engine is known to compare byte for byte.
+
+        Others may take texts that differ in case, in blanks or in accents for equal. In this process all are compared
+        byte for byte.
+        """
+        return frozenset(columns)
 
     def collect(self, frame: nw.LazyFrame[Any]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a frame that was made from `lazy`."""
@@ -155,6 +163,14 @@ class DuckEngine(Engine):
         yield from stream(chosen, BATCH_ROWS)
 
     def lazy(self) -> nw.LazyFrame[Any]:
-        """Return the table as a lazy frame."""
-        frame: nw.LazyFrame[Any] = nw.from_native(self._relation).lazy()
+        """Return the table as a lazy frame, in which texts are compared byte for byte."""
+        columns = [_plainly_compared(*column) for column in zip(self.names, self._relation.types, strict=True)]
+        frame: nw.LazyFrame[Any] = nw.from_native(self._relation.project(", ".join(columns))).lazy()
         return frame
+
+
+def _plainly_compared(name: str, kind: Any) -> str:  # noqa: ANN401 - a type of DuckDB
+    """Return a column as SQL writes it; texts without the collation of their table or of their connection."""
+    column = quoted(name)
+    texts = str(kind) == "VARCHAR" or kind.id == "enum"
+    return f'(CAST({column} AS VARCHAR) COLLATE "C") AS {column}' if texts else column

@@ -42,7 +42,7 @@ def batches(data: Data, columns: Sequence[str] | None = None) -> Iterator[tuple[
 
 
 def _opened_batches(data: Data, columns: Sequence[str] | None) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    with opened(data.source, data.table, data.query) as engine:
+    with opened(data.source, data.table, data.query, data.text_format) as engine:
         names = engine.names if columns is None else tuple(columns)
         require_columns(engine, names)
         for batch in engine.batches(names):
@@ -74,8 +74,10 @@ def fetch_counts(
         How many rows of one person are kept.
     """
     needed = {k for members in layout.sets[layout.outer :] for k in members}
-    coder = RowCoder(domain, needed, untyped=engine.untyped, counts=counts, privacy_id=privacy_id)
-    require_columns(engine, coder.columns)
+    coder = RowCoder(
+        domain, needed, untyped=engine.untyped, decimal=engine.decimal, counts=counts, privacy_id=privacy_id
+    )
+    require_columns(engine, coder.columns, privacy_id=privacy_id, counts=counts)
     tally = Tally(layout)
     for rows in _chunks(_rows(engine, coder, domain, needed, contributions), len(domain)):
         tally.add(rows.codes, rows.weights)

@@ -5,12 +5,14 @@ Nothing here goes to anyone else: not into a release, not into a log. What is to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from dataclasses import dataclass, field
+from unicodedata import normalize
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from margrave.attribute import Attribute
 from margrave.data.description import Data
@@ -18,13 +20,15 @@ from margrave.data.encoding import Encoder
 from margrave.data.engines import Engine
 from margrave.data.failures import quietly
 from margrave.data.numbers import MISSING, OUTSIDE, Codes
-from margrave.data.opening import kind_of, opened
+from margrave.data.opening import kind_of, opened, require_columns
+from margrave.data.persons import PersonFit, Persons
 from margrave.domain import Domain
 from margrave.errors import DataError, suggestion
 
 NOT_FOR_PUBLICATION = "PRIVATE: for the custodian's eyes only, not for publication"
 _MOST_EXAMPLES = 5
 _LONGEST_EXAMPLE = 40
+_DECIMAL_COMMA = re.compile(r"'-?[0-9]+,[0-9]+'")
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,6 +47,8 @@ class AttributeFit:
         The categories that no row has.
     problem
         Why the table cannot be counted by this attribute; empty if it can.
+    present
+        Whether the table has the column.
     """
 
     attribute: Attribute
@@ -51,6 +57,7 @@ class AttributeFit:
     examples: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
     problem: str = ""
+    present: bool = True
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,15 +70,18 @@ class Fit:
         How each column fits its attribute, in the order of the domain.
     dropped
         How many rows the policies drop.
+    persons
+        How many rows persons have, where a column tells whose row it is.
     """
 
     attributes: tuple[AttributeFit, ...]
     dropped: int
+    persons: PersonFit | None = None
 
     @property
     def fits(self) -> bool:
-        """Whether the table can be counted by the domain."""
-        return not any(fit.problem for fit in self.attributes)
+        """Whether the table can be counted by the domain, and its rows bounded by the privacy id."""
+        return not any(fit.problem for fit in self.attributes) and not (self.persons and self.persons.problem)
 
 
 def fit(data: Data, domain: Domain) -> Fit:
@@ -80,7 +90,7 @@ def fit(data: Data, domain: Domain) -> Fit:
     Parameters
     ----------
     data
-        The private table.
+        The private table; where it has a privacy id, the rows of persons are counted too.
     domain
         The declared domain.
     """
@@ -88,30 +98,34 @@ def fit(data: Data, domain: Domain) -> Fit:
 
 
 def _fit(data: Data, domain: Domain) -> Fit:
-    with opened(data.source, data.table, data.query) as engine:
-        seen = {name: _Seen(domain[name], untyped=engine.untyped) for name in domain.attributes if name in engine.names}
-        dropped = sum(_look(seen, batch) for batch in _batches(engine, list(seen)))
+    with opened(data.source, data.table, data.query, data.text_format) as engine:
+        require_columns(engine, (), privacy_id=data.privacy_id, for_custodian=True)
+        seen = {name: _Seen(domain[name], engine) for name in domain.attributes if name in engine.names}
+        persons = None if data.privacy_id is None else Persons(untyped=engine.untyped)
+        columns = list(dict.fromkeys([*seen, *([] if data.privacy_id is None else [data.privacy_id])]))
+        dropped = 0
+        for batch in engine.batches(columns) if columns else ():
+            gone = _look(seen, batch)
+            dropped += int(gone.sum())
+            if persons is not None:
+                persons.add(batch.column(columns.index(str(data.privacy_id))).filter(pa.array(~gone)))
         fits = [seen[name].fit() if name in seen else _absent(domain[name], engine) for name in domain.attributes]
-    return Fit(tuple(fits), dropped)
+    return Fit(tuple(fits), dropped, None if persons is None else persons.fit())
 
 
-def _batches(engine: Engine, names: list[str]) -> Iterator[pa.RecordBatch]:
-    return engine.batches(names) if names else iter(())
-
-
-def _look(seen: dict[str, _Seen], batch: pa.RecordBatch) -> int:
-    """Look at some rows, and return how many of them are dropped."""
+def _look(seen: dict[str, _Seen], batch: pa.RecordBatch) -> NDArray[np.bool_]:
+    """Look at some rows, and return which of them are dropped."""
     dropped = np.zeros(batch.num_rows, dtype=np.bool_)
     for place, column in enumerate(seen.values()):
         codes = column.look(batch.column(place))
         if codes is not None and column.drops:
             dropped |= codes == OUTSIDE
-    return int(dropped.sum())
+    return dropped
 
 
 def _absent(attribute: Attribute, engine: Engine) -> AttributeFit:
     hint = suggestion(attribute.name, engine.names)
-    return AttributeFit(attribute, problem=f"the table has no such column{hint}")
+    return AttributeFit(attribute, problem=f"the table has no such column{hint}", present=False)
 
 
 @dataclass
@@ -119,14 +133,14 @@ class _Seen:
     """What was seen of a column so far."""
 
     attribute: Attribute
-    untyped: bool = False
+    engine: Engine
     outside: int = 0
     missing: int = 0
     examples: dict[str, None] = field(default_factory=dict)
     wrong: str = ""
 
     def __post_init__(self) -> None:
-        self.encoder = Encoder(self.attribute, untyped=self.untyped)
+        self.encoder = Encoder(self.attribute, untyped=self.engine.untyped, decimal=self.engine.decimal)
         self.counts = np.zeros(self.attribute.size, dtype=np.int64)
         policy = self.attribute
         self.drops = policy.outside == "drop"
@@ -151,8 +165,7 @@ class _Seen:
     def _keep_examples(self, values: pa.Array) -> None:
         for value in pc.unique(values)[: 2 * _MOST_EXAMPLES].to_pylist():
             if len(self.examples) < _MOST_EXAMPLES:
-                shown = repr(value) if isinstance(value, str) else str(value)
-                self.examples[shown if len(shown) <= _LONGEST_EXAMPLE else shown[:_LONGEST_EXAMPLE] + "…"] = None
+                self.examples[_shown(value, self.attribute)] = None
 
     def fit(self) -> AttributeFit:
         """Return how the column fits, now that all of it was seen."""
@@ -171,6 +184,18 @@ class _Seen:
         problems = []
         if self.outside and self.attribute.other is None and not self.drops:
             problems.append('values that are not declared: declare them, an "other" category, or "outside": "drop"')
+            if self.engine.untyped and all(_DECIMAL_COMMA.fullmatch(example) for example in self.examples):
+                problems.append("some look like numbers with a decimal comma: give decimal=',' (--decimal ,)")
         if self.missing and self.attribute.missing is None:
             problems.append('missing values: declare a category for them, as in "missing": "unknown"')
         return "; ".join(problems)
+
+
+def _shown(value: object, attribute: Attribute) -> str:
+    """Return a value that is not declared as it is shown, with what cannot be seen of it."""
+    shown = repr(value) if isinstance(value, str) else str(value)
+    short = shown if len(shown) <= _LONGEST_EXAMPLE else shown[:_LONGEST_EXAMPLE] + "…"
+    texts = [label for label in attribute.labels or () if isinstance(label, str)]
+    if isinstance(value, str) and normalize("NFC", value) in (normalize("NFC", text) for text in texts):
+        return f"{short} (a declared one in another Unicode form)"
+    return short

@@ -1,17 +1,15 @@
-"""What an engine groups by: the columns of a table, brought to few values there, so that only counts cross the wire.
+"""What an engine groups by: codes, which it computes row by row, so that only counts cross the wire.
 
-Numbers with cuts become the number of their bin. Values outside the declared set become one public value outside it,
-so that no more groups come back than the table has cells. What comes back is encoded like any other column, so that
-counts are the same as those of the fetched rows. Nothing of a table is ever written into a query.
+The engine compares each value with the declared ones, one by one, and writes down the code, or a mark for what is
+missing, not declared, or of another kind than declared. A group is a group of codes: which of its rows an engine takes
+to stand for it decides nothing. What becomes of the marks is for the encoder to say, as if the rows had been fetched.
+Nothing of a table is ever written into a query, only what is declared.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from datetime import date
-from functools import reduce
-from operator import add
 from typing import Any
 
 import narwhals as nw
@@ -20,15 +18,22 @@ import pyarrow as pa
 
 from margrave.attribute import Attribute
 from margrave.data.encoding import Encoder
-from margrave.data.numbers import Codes
+from margrave.data.numbers import MISSING, OUTSIDE, Codes, as_written, is_double
 from margrave.errors import DataError
 
-# Beyond so many declared numbers a column of floats is grouped as it is.
-_MOST_FLOATS = 1000
+Kind = nw.dtypes.DType | type[nw.dtypes.DType]
+
+# The mark of a value of another kind than the attribute declares.
+WRONG = -4
+# Each row is compared with one value after the other: beyond so many it is less work to fetch it.
+_MOST_VALUES = 1000
+# Of wider types not every engine compares all values exactly.
+_LARGEST_NUMBER = 2**63 - 1
+FETCH = "count by counting='fetch' (--counting fetch)"
 
 
 class Key:
-    """How one attribute is grouped by and encoded.
+    """How an engine computes the codes of one attribute.
 
     Parameters
     ----------
@@ -38,52 +43,65 @@ class Key:
         The type of the column.
     """
 
-    def __init__(self, attribute: Attribute, kind: nw.dtypes.DType | type[nw.dtypes.DType]) -> None:
+    def __init__(self, attribute: Attribute, kind: Kind) -> None:
         self._attribute, self._kind = attribute, kind
         self._encoder = Encoder(attribute)
-        if attribute.outside == "drop" and not self._can_tell():
-            raise DataError(
-                f"attribute {attribute.name!r} drops rows, and a column of its type cannot be told to on the engine; "
-                "count by counting='fetch', or convert the column in a query"
-            )
-        if attribute.cuts is not None and not (kind.is_integer() or kind.is_float()) and self._numeric():
-            raise DataError(
-                f"attribute {attribute.name!r} has cuts, and a column of its type cannot be cut exactly on the engine; "
-                "count by counting='fetch', or convert the column to double precision in a query"
-            )
+        self._wrong = _wrong_kind(self._encoder, kind)
 
     @property
-    def kept(self) -> nw.Expr | None:
-        """The rows that this attribute does not drop; None if it drops none."""
-        inside = self._inside()
-        return inside | self._missing() if self._attribute.outside == "drop" and inside is not None else None
+    def name(self) -> str:
+        """The name of the attribute, and of its column."""
+        return self._attribute.name
 
     @property
-    def expression(self) -> nw.Expr:
-        """What to group by, under the name of the attribute."""
-        name, column = self._attribute.name, self._column()
-        if self._attribute.cuts is not None and (self._kind.is_integer() or self._kind.is_float()):
-            above = [nw.when(column > cut).then(nw.lit(1)).otherwise(nw.lit(0)) for cut in self._edges()]
-            return nw.when(~self._missing()).then(_sum(above)).alias(name)
-        inside, stranger = self._inside(), self._stranger()
-        if inside is None or stranger is None:
-            return column.alias(name)
-        return nw.when(inside | self._missing()).then(column).otherwise(nw.lit(stranger)).alias(name)
+    def refusal(self) -> str:
+        """Why the engine must not compute the codes; empty if it may."""
+        name = self._attribute.name
+        if not is_comparable(self._kind):
+            return f"column {name!r} is of a type that engines do not compare as margrave does; {FETCH}, or convert it"
+        if max(len(self._values()), len(self._attribute.cuts or ())) > _MOST_VALUES:
+            return f"attribute {name!r} has more than {_MOST_VALUES:,} values to compare each row with; {FETCH}"
+        return ""
 
-    def encode(self, column: pa.Array) -> Codes:
-        """Return the codes of what came back."""
-        if self._attribute.cuts is None or not (self._kind.is_integer() or self._kind.is_float()):
-            return self._encoder.encode(column)
-        bins: Codes = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int32)
-        if column.null_count:
-            bins[column.is_null().to_numpy(zero_copy_only=False)] = self._encoder.encode(pa.nulls(1, pa.float64()))[0]
-        return bins
+    @property
+    def compares_texts(self) -> bool:
+        """Whether texts are compared, which not every engine does byte for byte."""
+        return self._wrong is None and is_text(self._kind)
+
+    @property
+    def errors(self) -> tuple[int, ...]:
+        """The marks that are errors, if any row has them."""
+        return tuple(mark for mark in (WRONG, OUTSIDE, MISSING) if self._refuses(mark))
+
+    def expression(self, name: str) -> nw.Expr:
+        """Return the code of each row, or its mark, as a column of this name."""
+        absent = nw.when(self._missing()).then(_number(MISSING))
+        return nw.coalesce(absent, *(self._arms() if self._wrong is None else [_number(WRONG)])).alias(name)
+
+    def codes(self, column: pa.Array | pa.ChunkedArray) -> Codes:
+        """Return the codes that what came back stands for, as the encoder would give them."""
+        found = column.cast(pa.int64()).fill_null(self._attribute.size).to_numpy()
+        marks = [OUTSIDE, MISSING, *([] if self._wrong is None else [WRONG])]
+        if not (((found >= 0) & (found < self._attribute.declared)) | np.isin(found, marks)).all():
+            raise DataError(
+                f"the engine gave codes for column {self._attribute.name!r} that its attribute does not have; {FETCH}"
+            )
+        if self._wrong is not None and (found == WRONG).any():
+            raise DataError(self._wrong)
+        return self._encoder.settle(found.astype(np.int32))
+
+    def _refuses(self, mark: int) -> bool:
+        try:
+            self.codes(pa.array([mark]))
+        except DataError:
+            return mark != WRONG or self._wrong is not None
+        return False
 
     def _column(self) -> nw.Expr:
         """Return the column, in a type whose values compare as the encoder does."""
         column = nw.col(self._attribute.name)
-        if isinstance(self._kind, nw.Categorical | nw.Enum):
-            return column.cast(nw.String)
+        if is_text(self._kind):
+            return column if self._kind == nw.String else column.cast(nw.String)
         # −0.0 becomes 0.0, which not every engine takes for equal.
         return column.cast(nw.Float64) + 0.0 if self._kind.is_float() else column
 
@@ -92,84 +110,111 @@ class Key:
         column = nw.col(self._attribute.name)
         return column.is_null() | column.is_nan() if self._kind.is_float() else column.is_null()
 
+    def _arms(self) -> list[nw.Expr]:
+        """Return the codes of declared values, each null where the value is another; the last is never null."""
+        if self._attribute.cuts is not None:
+            return self._bins()
+        if self._attribute.labels is None:
+            return [self._whole_number(), _number(OUTSIDE)]
+        column = self._column()
+        return [*(_when(column, value, code) for value, code in self._values()), _number(OUTSIDE)]
+
+    def _bins(self) -> list[nw.Expr]:
+        """Return the number of the bin: the first whose upper end is not below the value."""
+        column = self._column()
+        arms: list[nw.Expr] = []
+        low, high = _limits(self._kind)
+        for code, edge in enumerate(self._edges()):
+            if edge >= high:  # all that the type can hold is below
+                return [*arms, _number(code)]
+            if edge >= low:
+                arms.append(nw.when(column <= edge).then(_number(code)))
+        return [*arms, _number(len(self._edges()))]
+
     def _edges(self) -> list[float]:
         """Return the cuts; for whole numbers the whole numbers below them, which compares without rounding."""
         cuts = self._attribute.cuts or ()
-        return [math.floor(cut) for cut in cuts] if self._kind.is_integer() else [float(cut) for cut in cuts]
+        whole = self._kind.is_integer()
+        return [math.floor(as_written(cut)) if whole else float(cut) for cut in cuts]
 
-    def _numeric(self) -> bool:
-        return bool(self._kind.is_numeric())
-
-    def _texts(self) -> bool:
-        return isinstance(self._kind, nw.Categorical | nw.Enum) or self._kind == nw.String
-
-    def _can_tell(self) -> bool:
-        """Tell whether the engine can say which values are declared: not of a type such as a moment or a decimal."""
+    def _whole_number(self) -> nw.Expr:
+        """Return a whole number below the size as its own code."""
+        column = self._column()
+        inside = (column >= 0) & (column <= min(self._attribute.declared - 1, _limits(self._kind)[1]))
         if self._kind.is_float():
-            return self._attribute.cuts is not None or self._attribute.declared <= _MOST_FLOATS
-        if self._kind.is_integer():  # numbers of more than 63 bits are too long for the lists of some engines
-            return all(abs(label) < 2**63 for label in self._attribute.labels or () if isinstance(label, int))
-        known = self._texts() or self._kind == nw.Boolean or self._kind == nw.Date
-        return known or (self._attribute.cuts is not None and self._numeric())
+            inside = inside & (column == column.floor())
+        return nw.when(inside).then(column).cast(nw.Int64)
 
-    def _declared(self) -> list[Any]:
-        """Return the declared values that a column of this type can hold: none if it is of the wrong type."""
-        labels = self._attribute.labels
-        if self._texts():
-            return [label for label in labels or () if isinstance(label, str)]
-        if self._kind == nw.Boolean:
-            return [label for label in labels or () if isinstance(label, bool)]
-        if self._kind == nw.Date:
-            return [day for label in labels or () if (day := _day(label)) is not None]
-        numbers = [label for label in labels or () if isinstance(label, int | float) and not isinstance(label, bool)]
-        if self._kind.is_integer():
-            low, high = _limits(self._kind)
-            return [int(number) for number in numbers if number == math.floor(number) and low <= number <= high]
-        return [float(number) for number in numbers if _is_double(number)] if self._kind.is_float() else []
+    def _values(self) -> list[tuple[Any, int]]:
+        """Return the declared values that a column of this type can hold, with their codes."""
+        found = [(_as_value(label, self._kind), code) for code, label in enumerate(self._attribute.labels or ())]
+        return [(value, code) for value, code in found if value is not None]
 
-    def _inside(self) -> nw.Expr | None:
-        """Whether a value is declared; None if the engine cannot tell, or the encoder must see what is there."""
-        attribute, column = self._attribute, self._column()
-        if attribute.cuts is not None or not self._can_tell():
-            return None
-        if attribute.labels is not None:
-            declared = self._declared()
-            return column.is_in(declared) if declared else None
-        if self._kind.is_integer():
-            return (column >= 0) & (column < min(attribute.declared, _limits(self._kind)[1] + 1))
-        return column.is_in([float(code) for code in range(attribute.declared)]) if self._kind.is_float() else None
 
-    def _stranger(self) -> Any:  # noqa: ANN401 - a value of the type of the column
-        """Return a value outside the declared set; None if the type has none, or too few to matter."""
-        declared = self._declared()
-        if self._texts():
-            return _first_free(["other", *(f"other {k}" for k in range(len(declared)))], declared)
-        if self._attribute.labels is None:
-            declared = [0, self._attribute.declared - 1]
-        if self._kind.is_float():
-            return max(declared, default=0.0) * 2 + 1.0 if max(declared, default=0.0) < 1e300 else None
-        if self._kind.is_integer():
-            low, high = _limits(self._kind)
-            nearby = [-1, max(declared, default=0) + 1, min(declared, default=0) - 1]
-            return _first_free([number for number in nearby if low <= number <= high], declared)
+def is_text(kind: Kind) -> bool:
+    """Return whether a column of this type holds texts, or categories that have names."""
+    return isinstance(kind, nw.Categorical | nw.Enum) or kind in (nw.String, nw.Categorical, nw.Enum)
+
+
+def is_comparable(kind: Kind) -> bool:
+    """Return whether engines compare values of this type as margrave does; of texts see `Engine.bytewise`."""
+    return _probe(kind) is not None
+
+
+def _wrong_kind(encoder: Encoder, kind: Kind) -> str | None:
+    """Return what the encoder says of a column of this type; None if its attribute declares such values."""
+    probe = _probe(kind)
+    try:
+        encoder.classify(pa.array([], pa.string()) if probe is None else probe)
+    except DataError as error:
+        return str(error)
+    return None
+
+
+def _probe(kind: Kind) -> pa.Array | None:
+    """Return some value as a column of this type has it; None for types that engines do not compare as we do."""
+    if is_text(kind):
+        return pa.array([""])
+    if kind == nw.Boolean:
+        return pa.array([False])
+    if kind == nw.Date:
+        return pa.array([date(1970, 1, 1)])
+    if kind.is_float():
+        return pa.array([0.0])
+    return pa.array([0]) if kind.is_integer() and _limits(kind)[1] <= _LARGEST_NUMBER else None
+
+
+def _number(code: int) -> nw.Expr:
+    return nw.lit(code, nw.Int64)
+
+
+def _when(column: nw.Expr, value: Any, code: int) -> nw.Expr:  # noqa: ANN401 - of the type of the column
+    """Return the code where the column has this value, and null elsewhere."""
+    equal = (column if value else ~column) if isinstance(value, bool) else column == value
+    return nw.when(equal).then(_number(code))
+
+
+def _as_value(label: object, kind: Kind) -> Any:  # noqa: ANN401 - of the type of the column
+    """Return a label as a column of this type holds it; None if it cannot."""
+    if is_text(kind):
+        return label if isinstance(label, str) else None
+    if kind == nw.Boolean:
+        return label if isinstance(label, bool) else None
+    if kind == nw.Date:
+        return _day(label)
+    if isinstance(label, bool) or not isinstance(label, int | float):
         return None
+    if kind.is_float():
+        return float(label) if is_double(label) else None
+    low, high = _limits(kind)
+    written = as_written(label)
+    return int(written) if written.denominator == 1 and low <= written <= high else None
 
 
-def _sum(terms: Sequence[nw.Expr]) -> nw.Expr:
-    """Return a sum as a balanced tree: a chain of a hundred terms is too deep for some engines."""
-    if len(terms) <= 2:
-        return reduce(add, terms)
-    middle = len(terms) // 2
-    return _sum(terms[:middle]) + _sum(terms[middle:])
-
-
-def _first_free(candidates: Sequence[Any], taken: Sequence[Any]) -> Any:  # noqa: ANN401 - of any type
-    """Return the first candidate that is not taken."""
-    return next((candidate for candidate in candidates if candidate not in taken), None)
-
-
-def _limits(kind: nw.dtypes.DType | type[nw.dtypes.DType]) -> tuple[int, int]:
-    """Return the smallest and the largest whole number of a type."""
+def _limits(kind: Kind) -> tuple[float, float]:
+    """Return the smallest and the largest number of a type."""
+    if kind.is_float():
+        return -math.inf, math.inf
     bits = int("".join(character for character in str(kind) if character.isdigit()) or 64)
     return (0, 2**bits - 1) if str(kind).startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
@@ -181,11 +226,3 @@ def _day(label: object) -> date | None:
     except ValueError:
         return None
     return found if found is not None and found.isoformat() == label else None
-
-
-def _is_double(number: float) -> bool:
-    """Return whether a double has exactly this value."""
-    try:
-        return float(number) == number
-    except OverflowError:
-        return False

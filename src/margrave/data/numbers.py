@@ -116,7 +116,7 @@ class NumberLabels:
 
     def __init__(self, codes: Mapping[float, int]) -> None:
         self._exact = {as_written(label): code for label, code in codes.items()}
-        doubles = sorted((float(label), code) for label, code in codes.items() if _is_double(label))
+        doubles = sorted((float(label), code) for label, code in codes.items() if is_double(label))
         self._doubles = np.array([label for label, _ in doubles], dtype=np.float64)
         self._codes = np.array([code for _, code in doubles], dtype=np.int32)
         self._lookups: dict[int, Lookup] = {}
@@ -218,7 +218,7 @@ def as_written(number: float) -> Fraction:
     return Fraction(repr(number)) if isinstance(number, float) else Fraction(number)
 
 
-def _is_double(number: float) -> bool:
+def is_double(number: float) -> bool:
     """Return whether a double has exactly this value."""
     try:
         return float(number) == number

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from margrave.data.addresses import SCHEMES
+from margrave.data.addresses import SCHEMES, shown_scheme
+from margrave.data.formats import DATABASES, TextFormat
 from margrave.errors import DataError, suggestion
 
 if TYPE_CHECKING:
@@ -53,14 +55,16 @@ def _kind_of_name(name: str | bytes) -> str:
         raise DataError("the path is given as bytes; give it as text")
     scheme, found, _ = name.partition("://")
     if not found:
-        return DATABASE if name.lower().endswith((".duckdb", ".ddb")) else PATH
+        return DATABASE if name.lower().endswith(DATABASES) else PATH
     if scheme.lower() in SCHEMES:
         return URL
-    raise DataError(f"a URL that begins with {scheme}:// cannot be opened; {_OTHER_URLS}")
+    raise DataError(f"{shown_scheme(scheme)} cannot be opened; {_OTHER_URLS}")
 
 
 @contextmanager
-def opened(source: object, table: str | None = None, query: str | None = None) -> Iterator[Engine]:
+def opened(
+    source: object, table: str | None = None, query: str | None = None, text_format: TextFormat | None = None
+) -> Iterator[Engine]:
     """Open a private table for reading, and close what was opened at the end.
 
     Parameters
@@ -69,18 +73,22 @@ def opened(source: object, table: str | None = None, query: str | None = None) -
         Whatever `kind_of` knows.
     table, query
         Which table of a database, or the query in its place.
+    text_format
+        How the text in CSV files is written.
     """
     with ExitStack() as stack:
-        yield _engine(source, table, query, stack)
+        yield _engine(source, table, query, text_format, stack)
 
 
-def _engine(source: object, table: str | None, query: str | None, stack: ExitStack) -> Engine:
+def _engine(
+    source: object, table: str | None, query: str | None, text_format: TextFormat | None, stack: ExitStack
+) -> Engine:
     """Return the engine for a source; libraries are loaded here, each when it is needed."""
     from margrave.data import databases, engines, files
 
     kind = kind_of(source)
     if kind == PATH:
-        return files.open_file(str(os.fspath(source)), stack)  # type: ignore[call-overload]
+        return files.open_file(str(os.fspath(source)), stack, text_format)  # type: ignore[call-overload]
     if kind == DATABASE:
         return files.open_database(str(os.fspath(source)), table, query, stack)  # type: ignore[call-overload]
     if kind == URL:
@@ -88,7 +96,7 @@ def _engine(source: object, table: str | None, query: str | None, stack: ExitSta
     if kind == "DuckDB relation":
         return engines.DuckEngine(source, stack)
     if kind == "Ibis table":
-        return databases.IbisEngine(source, stack)
+        return databases.open_ibis(source, stack)
     if kind == "PySpark frame":
         return databases.SparkEngine(source, stack)
     return _arrow_engine(source, kind, stack)
@@ -107,22 +115,47 @@ def _arrow_engine(source: object, kind: str, stack: ExitStack) -> Engine:
     return engines.FrameEngine(pa.Table.from_batches([source]) if kind == "Arrow record batch" else source, stack)
 
 
-def require_columns(engine: Engine, columns: tuple[str, ...]) -> None:
+def require_columns(
+    engine: Engine,
+    columns: tuple[str, ...],
+    *,
+    privacy_id: str | None = None,
+    counts: str | None = None,
+    for_custodian: bool = False,
+) -> None:
     """Raise `DataError` if a table lacks a column.
 
     The first line of a text file may be a row, if its header was forgotten: then a name that is merely similar to the
     one asked for may be a value, and only one that differs in case, blanks and signs is suggested.
+
+    Parameters
+    ----------
+    engine
+        The table.
+    columns
+        The columns that are needed.
+    privacy_id, counts
+        Two more, if given; whatever they are called, the domain has no word in it.
+    for_custodian
+        Whether the message goes to nobody but the custodian of the table, as all that is shown beside it.
     """
-    for name in columns:
+    remedies = dict.fromkeys(columns, "name its columns as the domain does")
+    if counts is not None:
+        remedies[counts] = "give the column that tells how often each row is there as counts=… (--counts)"
+    if privacy_id is not None:
+        remedies[privacy_id] = "give the column that tells whose row it is as privacy_id=… (--privacy-id)"
+    for name, remedy in remedies.items():
         if name not in engine.names:
-            if engine.untyped:
-                alike = [known for known in engine.names if _plain(known) == _plain(name)]
-                hint = f"; did you mean {alike[0]!r}?" if alike else ""
-            else:
-                hint = suggestion(name, engine.names)
-            raise DataError(f"the table has no column {name!r}{hint or '; name its columns as the domain does'}")
+            hint = suggestion(name, engine.names) if for_custodian or not engine.untyped else _hint(name, engine.names)
+            raise DataError(f"the table has no column {name!r}{hint or f'; {remedy}'}")
+
+
+def _hint(name: str, known: tuple[str, ...]) -> str:
+    """Return which name may be meant, if one differs in nothing but case, blanks, signs and Unicode form."""
+    alike = [other for other in known if _plain(other) == _plain(name)]
+    return suggestion(name, alike) or (f"; did you mean {alike[0]!r}?" if alike else "")
 
 
 def _plain(name: str) -> str:
     """Return the letters and digits of a name."""
-    return "".join(character for character in name.casefold() if character.isalnum())
+    return "".join(character for character in unicodedata.normalize("NFC", name).casefold() if character.isalnum())

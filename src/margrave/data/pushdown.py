@@ -1,4 +1,8 @@
-"""Push-down: the engine counts, one GROUP BY for each table that is in no other; smaller tables are sums of these."""
+"""Push-down: the engine counts, one GROUP BY for each table that is in no other; smaller tables are sums of these.
+
+All rows are looked at first, in one query, for what is an error: also those that are dropped, and those of a person
+that are not kept, as they are where rows are fetched.
+"""
 
 from __future__ import annotations
 
@@ -14,35 +18,28 @@ from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
 from margrave.data.counting import sum_inner
 from margrave.data.engines import Engine
-from margrave.data.keys import Key
+from margrave.data.keys import FETCH, Key, Kind, is_comparable, is_text
+from margrave.data.numbers import OUTSIDE
 from margrave.data.opening import require_columns
 from margrave.data.rows import missing_id, read
 from margrave.domain import Domain
-from margrave.errors import DataError
 
-_COUNT, _PERSON = "margrave_count", "margrave_person"
+# Columns get names of ours, so that whatever those of the table are called, no two are the same.
+_CODE, _COUNT, _PERSON, _FOUND = "margrave_code_{}", "margrave_count", "margrave_person", "margrave_found_{}"
 # Beyond either, fetching the rows once is less work than so many queries, or than so many groups that come back.
 _MOST_QUERIES = 1000
 _MOST_CELLS = 10**7
 
 
 def pays(engine: Engine, layout: Layout) -> bool:
-    """Tell, from the engine and from public sizes alone, whether the engine should count."""
+    """Tell, from the engine and from public sizes alone, whether the engine should count if it can."""
     outer = layout.sets[layout.outer :]
     cells = sum(prod(layout.sizes[k] for k in members) for members in outer)
-    return engine.remote and not engine.folds_text and len(outer) <= _MOST_QUERIES and cells <= _MOST_CELLS
+    return engine.remote and len(outer) <= _MOST_QUERIES and cells <= _MOST_CELLS
 
 
-def push_counts(
-    engine: Engine,
-    domain: Domain,
-    layout: Layout,
-    *,
-    privacy_id: str | None = None,
-    contributions: int = 1,
-    progress: Callable[[int, int], None],
-) -> Integers:
-    """Return the exact counts of every table of a closure, in one buffer. PRIVATE.
+class PushDown:
+    """The counting of a table by its engine.
 
     Parameters
     ----------
@@ -52,95 +49,132 @@ def push_counts(
         What is declared, and the tables to count.
     privacy_id
         The column that tells whose row it is, if rows are to be bounded.
-    contributions
-        How many rows of one person are kept.
-    progress
-        Called with the number of tables that are counted and of all to count.
+
+    Attributes
+    ----------
+    refusal
+        Why the engine must not count this table, told from the types of its columns; empty if it may.
     """
-    _check_engine(engine)
-    outer = range(layout.outer, len(layout.sets))
-    needed = {k for place in outer for k in layout.sets[place]}
-    names = {k: domain.attributes[k] for k in read(domain, needed)}
-    beside = () if privacy_id is None else (privacy_id,)
-    require_columns(engine, (*names.values(), *beside))
-    frame = engine.lazy()
-    schema = frame.select(*(dict.fromkeys((*names.values(), *beside)) or engine.names[:1])).collect_schema()
-    keys = {k: Key(domain[name], schema[name]) for k, name in names.items()}
-    keyed = _keyed(engine, frame, keys, privacy_id, contributions, schema)
-    for k in set(names) - needed:
-        _check(engine, keyed, keys[k], names[k])
-    counts = np.zeros(layout.cells, dtype=np.int64)
-    progress(0, len(outer))
-    for done, place in enumerate(outer):
-        table = counts[layout.index.offset[place] : layout.index.offset[place + 1]].reshape(layout.shape(place))
-        _count(engine, keyed, {names[k]: keys[k] for k in layout.sets[place]}, table)
-        progress(done + 1, len(outer))
-    sum_inner(layout, counts)
-    return counts
+
+    def __init__(self, engine: Engine, domain: Domain, layout: Layout, *, privacy_id: str | None = None) -> None:
+        self._engine, self._layout, self._privacy_id = engine, layout, privacy_id
+        needed = {k for members in layout.sets[layout.outer :] for k in members}
+        names = {k: domain.attributes[k] for k in read(domain, needed)}
+        require_columns(engine, tuple(names.values()), privacy_id=privacy_id)
+        columns = dict.fromkeys([*names.values(), *([] if privacy_id is None else [privacy_id])])
+        self._keys: dict[int, Key] = {}
+        self.refusal = (
+            "a file of texts has no engine that knows its numbers; leave out counting='push-down' (--counting)"
+        )
+        if engine.untyped:
+            return
+        self._frame = engine.lazy()
+        self._schema = self._frame.select(*(columns or engine.names[:1])).collect_schema()
+        self._keys = {k: Key(domain[name], self._schema[name]) for k, name in names.items()}
+        self._drops = [k for k, name in names.items() if domain[name].outside == "drop"]
+        refusals = [key.refusal for key in self._keys.values()] + [self._unknown_id()]
+        self.refusal = next((refusal for refusal in refusals if refusal), "") or self._folded()
+
+    def count(self, contributions: int, progress: Callable[[int, int], None]) -> Integers:
+        """Return the exact counts of every table of a closure, in one buffer. PRIVATE.
+
+        Parameters
+        ----------
+        contributions
+            How many rows of one person are kept.
+        progress
+            Called with the number of tables that are counted and of all to count.
+        """
+        layout = self._layout
+        rows = self._coded()
+        self._check(rows)
+        for k in self._drops:
+            rows = rows.filter(nw.col(_CODE.format(k)) != OUTSIDE)
+        if self._privacy_id is not None:
+            rows = self._engine.hold(rows, _PERSON, contributions)
+        counts = np.zeros(layout.cells, dtype=np.int64)
+        outer = range(layout.outer, len(layout.sets))
+        progress(0, len(outer))
+        for done, place in enumerate(outer):
+            table = counts[layout.index.offset[place] : layout.index.offset[place + 1]].reshape(layout.shape(place))
+            self._count(rows, {_CODE.format(k): self._keys[k] for k in layout.sets[place]}, table)
+            progress(done + 1, len(outer))
+        sum_inner(layout, counts)
+        return counts
+
+    def _unknown_id(self) -> str:
+        """Say that ids are of a type of which nobody knows when the engine takes two of them for equal."""
+        if self._privacy_id is None or is_comparable(self._schema[self._privacy_id]):
+            return ""
+        return f"column {self._privacy_id!r} has ids of a type that not every engine compares alike; {FETCH}"
+
+    def _folded(self) -> str:
+        """Say which texts the engine may take for equal although they differ."""
+        texts = [key.name for key in self._keys.values() if key.compares_texts]
+        if self._privacy_id is not None and is_text(self._schema[self._privacy_id]):
+            texts.append(self._privacy_id)
+        known = self._engine.bytewise(texts) if texts else frozenset()
+        folded = next((name for name in texts if name not in known), None)
+        if folded is None:
+            return ""
+        return (
+            f"the engine is not known to compare the texts of column {folded!r} byte for byte, as margrave does; "
+            f"{FETCH}"
+        )
+
+    def _coded(self) -> nw.LazyFrame[Any]:
+        """Return all rows as codes, with their persons."""
+        columns = [key.expression(_CODE.format(k)) for k, key in self._keys.items()]
+        if self._privacy_id is not None:
+            columns.append(nw.col(self._privacy_id).alias(_PERSON))
+        # A frame has at least one column, also where there is nothing to group by.
+        return self._frame.select(*(columns or [nw.col(self._engine.names[0]).alias(_COUNT)]))
+
+    def _check(self, rows: nw.LazyFrame[Any]) -> None:
+        """Refuse a table with a row that is nobody's, or with a value that its attribute calls an error."""
+        marks = [(k, mark) for k, key in self._keys.items() for mark in key.errors]
+        asked = [nw.col(_CODE.format(k)) == mark for k, mark in marks]
+        if self._privacy_id is not None:
+            asked.append(_nobodys(self._schema[self._privacy_id]))
+        found = self._any(rows, asked)
+        if self._privacy_id is not None and found[-1]:
+            raise missing_id(self._privacy_id)
+        for (k, mark), there in zip(marks, found, strict=False):
+            if there:
+                self._keys[k].codes(pa.array([mark]))
+
+    def _any(self, rows: nw.LazyFrame[Any], conditions: list[nw.Expr]) -> list[bool]:
+        """Return which conditions hold for any row."""
+        if not conditions:
+            return []
+        names = [_FOUND.format(place) for place in range(len(conditions))]
+        ones = [nw.when(condition).then(nw.lit(1)).otherwise(nw.lit(0)) for condition in conditions]
+        flags = rows.select(*(one.max().alias(name) for one, name in zip(ones, names, strict=True)))
+        batches = [batch for batch in self._engine.collect(flags) if batch.num_rows]
+        return [any(batch.column(name)[0].as_py() for batch in batches) for name in names]
+
+    def _groups(self, rows: nw.LazyFrame[Any], names: list[str]) -> pa.Table:
+        """Return how many rows there are of each combination of codes."""
+        length = nw.len().alias(_COUNT)
+        grouped = rows.group_by(*names).agg(length) if names else rows.select(length)
+        batches = list(self._engine.collect(grouped))
+        return pa.Table.from_batches(batches) if batches else pa.table({name: pa.nulls(0) for name in [*names, _COUNT]})
+
+    def _count(self, rows: nw.LazyFrame[Any], keys: Mapping[str, Key], table: Integers) -> None:
+        """Add the counts of one table to it."""
+        groups = self._groups(rows, list(keys))
+        counts = groups.column(_COUNT).cast(pa.int64()).fill_null(0).to_numpy()
+        if not keys:
+            table += counts.sum()
+            return
+        codes = [key.codes(groups.column(name)) for name, key in keys.items()]
+        # What is dropped is below 0, which would count from the end.
+        kept = np.all([found >= 0 for found in codes], axis=0)
+        # Two groups may be one category: what is declared, and what is counted with it.
+        np.add.at(table, tuple(found[kept] for found in codes), counts[kept])
 
 
-def _check_engine(engine: Engine) -> None:
-    """Refuse an engine whose groups would not be those of the encoder."""
-    if engine.untyped:
-        raise DataError("a file of texts has no engine that knows its numbers; leave out counting='push-down'")
-    if engine.folds_text:
-        raise DataError("this engine takes texts that differ in case for equal; count by counting='fetch'")
-
-
-def _keyed(
-    engine: Engine,
-    frame: nw.LazyFrame[Any],
-    keys: Mapping[int, Key],
-    privacy_id: str | None,
-    contributions: int,
-    schema: nw.Schema,
-) -> nw.LazyFrame[Any]:
-    """Return what is grouped: the rows that are kept, each column brought to few values."""
-    person = []
-    if privacy_id is not None:
-        _check_ids(engine, frame, privacy_id, schema)
-        person = [nw.col(privacy_id).alias(_PERSON)]
-    for key in keys.values():
-        kept = key.kept
-        if kept is not None:
-            frame = frame.filter(kept)
-    # A frame has at least one column, also where there is nothing to group by.
-    columns = [key.expression for key in keys.values()] or [nw.col(engine.names[0]).alias(_COUNT)]
-    keyed = frame.select(*columns, *person)
-    return keyed if privacy_id is None else engine.hold(keyed, _PERSON, contributions)
-
-
-def _check_ids(engine: Engine, frame: nw.LazyFrame[Any], privacy_id: str, schema: nw.Schema) -> None:
-    """Refuse a table with rows that are nobody's."""
-    column = nw.col(privacy_id)
-    missing = column.is_null()
-    if schema[privacy_id].is_float():
-        missing = missing | column.is_nan()
-    found = frame.filter(missing).select(privacy_id).head(1)
-    if any([batch.num_rows for batch in engine.collect(found)]):  # noqa: C419 - all of it, so that nothing is left open
-        raise missing_id(privacy_id)
-
-
-def _groups(engine: Engine, keyed: nw.LazyFrame[Any], names: list[str]) -> pa.Table:
-    """Return how many rows there are of each combination of values."""
-    rows = nw.len().alias(_COUNT)
-    grouped = keyed.group_by(*names).agg(rows) if names else keyed.select(rows)
-    batches = list(engine.collect(grouped))
-    return pa.Table.from_batches(batches) if batches else pa.table({name: pa.nulls(0) for name in [*names, _COUNT]})
-
-
-def _count(engine: Engine, keyed: nw.LazyFrame[Any], keys: Mapping[str, Key], table: Integers) -> None:
-    """Add the counts of one table to it."""
-    groups = _groups(engine, keyed, list(keys))
-    counts = groups.column(_COUNT).cast(pa.int64()).fill_null(0).to_numpy()
-    if not keys:
-        table += counts.sum()
-        return
-    codes = tuple(key.encode(groups.column(name).combine_chunks()) for name, key in keys.items())
-    # Two groups may be one value: 0.0 and −0.0, or NaN and null.
-    np.add.at(table, codes, counts)
-
-
-def _check(engine: Engine, keyed: nw.LazyFrame[Any], key: Key, name: str) -> None:
-    """Encode a column that is in no table to count, as its rows would be if they were fetched."""
-    key.encode(_groups(engine, keyed, [name]).column(name).combine_chunks())
+def _nobodys(kind: Kind) -> nw.Expr:
+    """Whether a row has no id, given the type of ids."""
+    person = nw.col(_PERSON)
+    return person.is_null() | person.is_nan() if kind.is_float() else person.is_null()

@@ -53,6 +53,8 @@ class RowCoder:
         dropped is dropped for every table.
     untyped
         Whether all values are texts.
+    decimal
+        The mark before the fraction of a number that is read from a text.
     counts
         The column that tells what each row counts for, if there is one.
     privacy_id
@@ -65,12 +67,16 @@ class RowCoder:
         needed: Collection[int],
         *,
         untyped: bool,
+        decimal: str = ".",
         counts: str | None = None,
         privacy_id: str | None = None,
     ) -> None:
         self._domain, self._counts, self._privacy_id, self._untyped = domain, counts, privacy_id, untyped
-        self._encoders = {k: Encoder(domain[domain.attributes[k]], untyped=untyped) for k in read(domain, needed)}
+        self._encoders = {
+            k: Encoder(domain[domain.attributes[k]], untyped=untyped, decimal=decimal) for k in read(domain, needed)
+        }
         self._type = code_type(domain.shape)
+        self._id_type: pa.DataType | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -112,11 +118,24 @@ class RowCoder:
         persons = batch.column(self._privacy_id)
         if pa.types.is_dictionary(persons.type):
             persons = persons.dictionary_decode()
+        if pa.types.is_string(persons.type) or pa.types.is_string_view(persons.type):
+            persons = persons.cast(pa.large_string())
+        self._check_type(persons.type)
         if persons.null_count or (pa.types.is_floating(persons.type) and pc.any(pc.is_nan(persons)).as_py()):
             raise missing_id(self._privacy_id)
         if self._untyped and pc.any(pc.equal(persons, "")).as_py():
             raise missing_id(self._privacy_id)
         return persons
+
+    def _check_type(self, kind: pa.DataType) -> None:
+        """Refuse ids of several types: converted from one to another, those of one person may become two."""
+        if self._id_type is None:
+            self._id_type = kind
+        if kind != self._id_type:
+            raise DataError(
+                f"column {self._privacy_id!r} has ids of one type in some files and of another in others, so that one "
+                "person could pass for two; write it with one type in all of them"
+            )
 
 
 def read(domain: Domain, needed: Collection[int]) -> list[int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
@@ -12,6 +14,9 @@ from margrave.data.opening import kind_of, opened
 from margrave.data.table import Source
 from margrave.domain import Domain
 from margrave.errors import DataError
+
+if TYPE_CHECKING:
+    from margrave.data.engines import Engine
 
 __all__ = ["Data", "TableSource", "is_source", "open_source"]
 
@@ -30,14 +35,23 @@ class TableSource:
 
     Attributes
     ----------
-    contributions_bounded
-        "enforced" where rows of persons are drawn by an id, "declared" where the caller's word is taken.
+    domain
+        The declared domain.
     """
 
     def __init__(self, data: Data, domain: Domain, *, contributions: int) -> None:
         self.domain = domain
-        self.contributions_bounded = "declared" if data.privacy_id is None else "enforced"
         self._data, self._contributions = data, contributions
+
+    @property
+    def contributions(self) -> int:
+        """The most rows of one person."""
+        return self._contributions
+
+    @property
+    def contributions_bounded(self) -> str:
+        """Whether rows of persons are drawn by an id ("enforced"), or the caller's word is taken ("declared")."""
+        return "declared" if self._data.privacy_id is None else "enforced"
 
     def count(self, layout: Layout) -> Integers:
         """Return the exact counts of every table of a closure over the domain, in one buffer."""
@@ -48,22 +62,16 @@ class TableSource:
 
     def _count(self, layout: Layout) -> Integers:
         from margrave.data.fetching import fetch_counts
-        from margrave.data.pushdown import pays, push_counts
+        from margrave.data.pushdown import pays
 
         data = self._data
         tables = len(layout.sets) - layout.outer
         progress = data.progress or (lambda done, tables: None)
-        with opened(data.source, data.table, data.query) as engine:
+        with opened(data.source, data.table, data.query, data.text_format) as engine:
             push = data.counting == "push-down" or (data.counting == "auto" and pays(engine, layout))
-            if push and data.counts is None:
-                return push_counts(
-                    engine,
-                    self.domain,
-                    layout,
-                    privacy_id=data.privacy_id,
-                    contributions=self._contributions,
-                    progress=progress,
-                )
+            pushed = self._push(engine, layout, progress) if push and data.counts is None else None
+            if pushed is not None:
+                return pushed
             progress(0, tables)
             counts = fetch_counts(
                 engine,
@@ -71,10 +79,21 @@ class TableSource:
                 layout,
                 counts=data.counts,
                 privacy_id=data.privacy_id,
-                contributions=self._contributions,
+                contributions=self.contributions,
             )
         progress(tables, tables)
         return counts
+
+    def _push(self, engine: Engine, layout: Layout, progress: Callable[[int, int], None]) -> Integers | None:
+        """Have the engine count; None where it must not, and nobody insists."""
+        from margrave.data.pushdown import PushDown
+
+        pushing = PushDown(engine, self.domain, layout, privacy_id=self._data.privacy_id)
+        if not pushing.refusal:
+            return pushing.count(self.contributions, progress)
+        if self._data.counting == "push-down":
+            raise DataError(pushing.refusal)
+        return None
 
 
 def is_source(data: object) -> bool:
@@ -100,6 +119,11 @@ def open_source(data: object, domain: Domain, *, contributions: int, privacy_id:
     if is_source(data):
         if privacy_id is not None:
             raise DataError(f"a {type(data).__name__} knows no columns but its codes; leave out privacy_id")
+        if isinstance(data, TableSource) and data.contributions != contributions:
+            raise DataError(
+                f"the table was opened for {data.contributions} rows of one person and is to be measured for "
+                f"{contributions}; open it for as many, or give the Data that it was opened from"
+            )
         return data  # type: ignore[return-value]
     described = data if isinstance(data, Data) else Data(data, privacy_id=privacy_id)
     if privacy_id is not None and described.privacy_id != privacy_id:

@@ -3,7 +3,8 @@
 Nothing is trimmed, no case is folded and no character is normalised: ``"F"``, ``"f"`` and ``" F"`` are three values.
 In a file without types, such as CSV, a text that is a declared text is that; an empty one is missing; and for
 attributes with numbers or truth values the rest is read as a number (``-12``, ``1.50``, ``1e6``, ``inf``; ``nan`` is
-missing) or as ``true`` or ``false`` in any case.
+missing) or as ``true`` or ``false`` in any case. Where the mark of decimals is a comma, ``1,50`` is a number and
+``1.50`` is none: there the point may part thousands.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Texts:
         return codes
 
 
-def read_texts(column: pa.Array, texts: Texts, numbers: Numbers | None, truths: Mapping[bool, int]) -> Codes:
+def read_texts(
+    column: pa.Array, texts: Texts, numbers: Numbers | None, truths: Mapping[bool, int], decimal: str = "."
+) -> Codes:
     """Return the codes of a column of a file that holds nothing but text; each distinct text is read once.
 
     Parameters
@@ -63,6 +66,8 @@ def read_texts(column: pa.Array, texts: Texts, numbers: Numbers | None, truths: 
         The declared numbers, if any.
     truths
         The code of each declared truth value.
+    decimal
+        The mark before the fraction of a number.
     """
     encoded = column.cast(pa.large_string()).dictionary_encode()
     distinct = encoded.dictionary
@@ -71,16 +76,19 @@ def read_texts(column: pa.Array, texts: Texts, numbers: Numbers | None, truths: 
     for truth, code in truths.items():
         _fill(codes, np.flatnonzero(_matches(distinct, f"(?i)^{truth}$")), code)
     if numbers is not None:
-        _read_numbers(distinct, numbers, codes)
+        _read_numbers(distinct, numbers, codes, decimal)
     found: Codes = (
         codes[_numpy(encoded.indices.fill_null(0))] if len(distinct) else np.full(len(column), MISSING, np.int32)
     )
     return found
 
 
-def _read_numbers(texts: pa.Array, numbers: Numbers, codes: Codes) -> None:
+def _read_numbers(texts: pa.Array, numbers: Numbers, codes: Codes, decimal: str) -> None:
     """Fill in the codes of texts that are numbers and not declared as texts."""
     places = np.flatnonzero(codes == OUTSIDE)
+    if decimal != ".":
+        places = places[~_numpy(pc.match_substring(texts.take(pa.array(places)), "."))]
+        texts = pc.replace_substring(texts, decimal, ".")
     chosen = texts.take(pa.array(places))
     values = _doubles(chosen)
     if values is None:

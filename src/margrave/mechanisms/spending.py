@@ -16,7 +16,7 @@ from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import thread_count
 from margrave.data.failures import quietly
-from margrave.data.source import is_source
+from margrave.data.source import TableSource, is_source
 from margrave.data.table import Source
 from margrave.domain import Domain
 from margrave.errors import BudgetRefusedError, DataError, DomainError, LedgerError, NoiseError, PlanError
@@ -179,14 +179,16 @@ def provenance(
         # Only a plain True counts: whatever else a sampler of somebody's own says is no promise.
         private=sampler.private is True and (source is None or source.private is True),
         version=str(__version__),
-        contributions_bounded=str(getattr(counted, "contributions_bounded", "declared")),
+        # Of anything else that counts nobody knows whether it kept its word.
+        contributions_bounded=counted.contributions_bounded if isinstance(counted, TableSource) else "declared",
         adaptive=adaptive,
     )
 
 
 def _checked_ledger(ledger: Ledger) -> Ledger:
     """Return the ledger if it is one: a path in its place must not end in an error after the table was read."""
-    if not callable(getattr(ledger, "check", None)) or not callable(getattr(ledger, "charge", None)):
+    able = all(callable(getattr(ledger, verb, None)) for verb in ("check", "charge"))
+    if not able or not hasattr(ledger, "torn"):
         raise LedgerError(f"a {type(ledger).__name__} is no ledger; give Ledger(path, cap=…)")
     return ledger
 

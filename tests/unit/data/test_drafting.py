@@ -94,7 +94,7 @@ def test_cuts_are_round_numbers(lower, upper, cuts):
         ([f"text {place // 2}" for place in range(4 * MANY)], "more than 100 different texts; group them first"),
         (
             [date.fromordinal(1 + place // 2) for place in range(ROWS)],
-            "more than 100 different dates; group them first",
+            "dates; make years or months of them",
         ),
         ([datetime(2024, 1, 1)], "moments, bytes or values of another kind; make a column of few values of it"),
         ([b"x"], "moments, bytes or values of another kind; make a column of few values of it"),
@@ -107,6 +107,104 @@ def test_what_is_left_out_is_named_with_the_reason(column, reason):
 
 def test_few_dates_become_labels():
     assert drafted([date(2024, 2, 29), date(2024, 2, 28)]) == Attribute("x", labels=["2024-02-28", "2024-02-29"])
+
+
+def drafted_text(tmp_path, texts, **options):
+    """What is drafted for a column of a file without types: attribute or reason, and the texts among its numbers."""
+    path = tmp_path / "people.csv"
+    path.write_text("\n".join(["x;y", *(f"{text};1" for text in texts)]), encoding="utf-8")
+    draft = draft_domain(Data(path, delimiter=";", **options))
+    return draft.domain["x"] if "x" in draft.domain else draft.left_out["x"], draft.odd.get("x", ())
+
+
+def test_a_text_among_many_numbers_does_not_make_them_texts(tmp_path):
+    ages = [str(place % 70 + 18) for place in range(199)]
+    cuts = {"cuts": [30, 40, 50, 60, 70, 80], "whole": True}
+    assert drafted_text(tmp_path, [*ages, "NA"]) == (
+        Attribute("x", **cuts, missing="missing", other="missing"),
+        ("NA",),
+    )
+    assert drafted_text(tmp_path, ["old", *ages]) == (Attribute("x", **cuts, other="other"), ("old",))
+    assert drafted_text(tmp_path, [*ages, "old", "NA", ""]) == (
+        Attribute("x", **cuts, missing="missing", other="other"),
+        ("NA", "old"),
+    )
+    assert drafted_text(tmp_path, [*"0123" * 30, "k.A."]) == (
+        Attribute("x", labels=[0, 1, 2, 3], missing="missing", other="missing"),
+        ("k.A.",),
+    )
+
+
+def test_the_texts_among_numbers_are_not_named_in_the_draft(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("\n".join(["age", *("123456789" * 10), "my secret"]), encoding="utf-8")
+    draft = draft_domain(Data(path))
+    assert draft.domain.draft == f'{WARNING} There are texts among the numbers of age: see where "other" puts them.'
+    assert "secret" not in draft.domain.to_json()
+    assert fit(Data(path), draft.domain).fits
+
+
+def test_what_is_text_for_one_in_ten_is_text(tmp_path):
+    texts = [*"123" * 30, *["x"] * 10]
+    assert drafted_text(tmp_path, texts) == (Attribute("x", labels=["1", "2", "3", "x"]), ())
+
+
+def test_codes_with_a_zero_before_are_texts_however_few(tmp_path):
+    assert drafted_text(tmp_path, [*["10117", "80331"] * 40, "01067"]) == (
+        Attribute("x", labels=["01067", "10117", "80331"]),
+        (),
+    )
+
+
+COMMA = "they look like numbers with a decimal comma; give decimal=',' (--decimal ,)"
+THOUSANDS = (
+    "they look like numbers with marks between thousands; write them without, and if a comma stands before the "
+    "fraction, give decimal=',' (--decimal ,)"
+)
+DATES = "dates; make years or months of them"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (lambda k: f"{k},5", COMMA),
+        (lambda k: f"{k},5" if k % 2 else str(k), COMMA),
+        (lambda k: f"{k},125" if k else "0,5", COMMA),
+        (lambda k: f"{k % 9 + 1},{k + 100}", THOUSANDS),
+        (lambda k: f"1.{k + 100},25", THOUSANDS),
+        (lambda k: f"1,{k + 100},000", THOUSANDS),
+        (lambda k: f"2024-{k % 12 + 1:02}-{k % 28 + 1:02}", DATES),
+        (lambda k: f"{k % 28 + 1}.{k % 12 + 1}.1999", DATES),
+        (lambda k: f"{k % 12 + 1}/{k % 28 + 1}/99", DATES),
+        (lambda k: f"2024-{k % 12 + 1:02}-{k % 28 + 1:02} 12:30:00", DATES),
+    ],
+)
+def test_numbers_and_dates_that_are_written_otherwise(tmp_path, text, reason):
+    assert drafted_text(tmp_path, [text(k // 2) for k in range(200)]) == (reason, ())
+
+
+def test_decimal_commas_are_read_where_they_are_said_to_be(tmp_path):
+    found, _ = drafted_text(tmp_path, [f"{k // 2},5" for k in range(200)], decimal=",")
+    assert found == Attribute("x", cuts=[20, 40, 60, 80])
+    assert drafted_text(tmp_path, ["0,5", "1", "2,0"] * 5, decimal=",")[0] == Attribute("x", labels=[0.5, 1, 2])
+    assert drafted_text(tmp_path, [f"1.{k // 2 + 100},5" for k in range(200)], decimal=",")[0] == THOUSANDS
+    # What has a point is no number there, not even one that a comma would have been.
+    assert drafted_text(tmp_path, ["1.5", "2.5"] * 5, decimal=",")[0] == Attribute("x", labels=["1.5", "2.5"])
+
+
+def test_few_dates_of_a_file_become_labels(tmp_path):
+    assert drafted_text(tmp_path, ["31.12.2024", "1.1.2025"] * 3)[0] == Attribute(
+        "x", labels=["1.1.2025", "31.12.2024"]
+    )
+
+
+def test_a_privacy_id_that_is_not_there_is_refused(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text("person,sex\n1,F\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"^the table has no column 'persn'; did you mean 'person'\?$"):
+        draft_domain(Data(path, privacy_id="persn"))
+    with pytest.raises(DataError, match=r"'x'; give the column that tells whose row it is as privacy_id=… \(--privacy"):
+        draft_domain(Data(path, privacy_id="x"), ["sex"])
 
 
 def test_the_privacy_id_is_left_out():
@@ -180,3 +278,11 @@ def test_the_sample_stays_small_and_covers_all_rows():
 
 def test_a_draft_is_not_shown_by_its_repr():
     assert "secret" not in repr(draft_domain(Data(pa.table({"x": ["secret"]}))))
+
+
+def test_a_number_beyond_all_doubles_is_no_label(tmp_path):
+    """It is whole, and has 401 digits; the other numbers of its column are cut."""
+    (tmp_path / "far.csv").write_text("x\n" + "1e400\n2\n" * 40)
+    attribute = draft_domain(Data(tmp_path / "far.csv")).domain["x"]
+    assert attribute.labels is None
+    assert attribute.cuts is not None

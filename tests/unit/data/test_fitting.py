@@ -7,6 +7,7 @@ import pytest
 
 from margrave.data.description import Data
 from margrave.data.fitting import fit
+from margrave.data.persons import Persons
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError
 
@@ -62,6 +63,7 @@ def test_categories_that_only_other_values_fill_are_not_empty():
 def test_a_missing_column_and_a_wrong_kind_are_problems_of_their_attribute():
     found = fitted(Attribute("sexx", labels=["F"]), Attribute("sex", size=2), Attribute("region", size=10))
     assert not found.fits
+    assert [one.present for one in found.attributes] == [False, True, True]
     assert [one.problem for one in found.attributes] == [
         "the table has no such column; did you mean 'sex'?",
         "column 'sex' holds texts and its attribute declares numbers; declare what the column holds, or convert the "
@@ -94,10 +96,89 @@ def test_a_file_without_types(tmp_path):
     assert [(one.outside, one.missing, one.examples) for one in found.attributes] == [(1, 1, ("'old'",)), (0, 1, ())]
 
 
+def test_numbers_with_a_decimal_comma(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text('age,height\n1,"1,5"\nold,"1,75"\n', encoding="utf-8")
+    domain = Domain([Attribute("age", cuts=[20]), Attribute("height", cuts=[1.6])])
+    found = [one.problem for one in fit(Data(path), domain).attributes]
+    assert found[0].endswith('or "outside": "drop"')
+    assert found[1].endswith("; some look like numbers with a decimal comma: give decimal=',' (--decimal ,)")
+    assert [one.outside for one in fit(Data(path, decimal=","), domain).attributes] == [1, 0]
+
+
+def test_a_value_that_looks_like_a_label_is_told_apart():
+    table = pa.table({"x": ["De\u0301pt", "other"]})
+    (one,) = fitted(Attribute("x", labels=["D\u00e9pt"]), table=table).attributes
+    assert one.examples == ("'De\u0301pt' (a declared one in another Unicode form)", "'other'")
+
+
+def persons(ids, table=None, **options):
+    source = pa.table({"id": ids}) if table is None else table
+    return fit(Data(source, privacy_id="id"), Domain([Attribute("x", size=2)], **options)).persons
+
+
+IDS = ["a"] * 12 + ["b"] * 4 + ["c", "d", "e", "f"]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        IDS,
+        pa.array(IDS).dictionary_encode(),
+        pa.array([ord(one) for one in IDS], pa.int16()),
+        pa.array([ord(one) / 2 for one in IDS]),
+    ],
+    ids=["texts", "categories", "numbers", "floats"],
+)
+def test_the_rows_of_persons_are_counted(ids):
+    found = persons(ids)
+    assert (found.rows, found.most, found.nobody, found.problem) == (20, 12, 0, "")
+    assert found.lost == {1: 14 / 20, 2: 12 / 20, 3: 10 / 20, 5: 7 / 20, 10: 2 / 20}
+
+
+def test_rows_of_persons_are_counted_over_many_batches(monkeypatch):
+    monkeypatch.setattr("margrave.data.persons._MOST_COUNTS", 10)
+    counter = Persons(untyped=True)
+    for _ in range(5):
+        counter.add(pa.array([*IDS, "", None]))
+    found = counter.fit()
+    assert (found.rows, found.most, found.nobody) == (110, 60, 10)
+    assert found.lost[10] == (50 + 10) / 100
+
+
+def test_rows_that_are_nobodys_do_not_fit():
+    found = fit(Data(pa.table({"id": ["a", None], "x": [0, 1]}), privacy_id="id"), Domain([Attribute("x", size=2)]))
+    assert (found.persons.rows, found.persons.nobody) == (2, 1)
+    assert found.persons.problem == "rows without an id: give every row one, or leave such rows out by a query"
+    assert not found.fits
+    assert persons([1.0, float("nan")]).nobody == 1
+
+
+def test_rows_that_are_dropped_are_nobodys_burden():
+    table = pa.table({"id": ["a"] * 5 + ["b"], "x": [0, 9, 9, 9, 1, 1]})
+    found = fit(Data(table, privacy_id="id"), Domain([Attribute("x", size=2, outside="drop")]))
+    assert (found.dropped, found.persons.rows, found.persons.most) == (3, 3, 2)
+    assert found.persons.lost[1] == 1 / 3
+
+
+def test_a_privacy_id_that_is_an_attribute_or_of_an_empty_table():
+    table = pa.table({"x": [0, 1, 1]})
+    found = fit(Data(table, privacy_id="x"), Domain([Attribute("x", size=2)]))
+    assert (found.persons.rows, found.persons.most, found.attributes[0].empty) == (3, 2, ())
+    found = fit(Data(table[:0], privacy_id="x"), Domain([Attribute("x", size=2)])).persons
+    assert (found.rows, found.most, found.lost[1]) == (0, 0, 0)
+
+
+def test_a_privacy_id_that_is_not_there():
+    with pytest.raises(DataError, match=r"^the table has no column 'sexx'; did you mean 'sex'\?$"):
+        fit(Data(TABLE, privacy_id="sexx"), Domain([Attribute("sex", labels=["F"])]))
+
+
 def test_a_fit_is_not_shown_by_its_repr():
     found = fitted(Attribute("sex", labels=["F"]))
     assert "'X'" not in repr(found)
     assert "'X'" not in repr(found.attributes)
+    assert "12" not in repr(persons(IDS))
 
 
 def test_a_file_that_is_not_there():

@@ -83,3 +83,46 @@ def test_errors_of_engines_become_our_own_and_ours_lose_their_context():
         list(quiet_items(map(int, ["secret"]), "the table"))
     with pytest.raises(KeyboardInterrupt):
         quietly(lambda: (_ for _ in ()).throw(KeyboardInterrupt), "the table")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "text"),
+    [
+        (
+            "_duckdb",
+            "ParserException",
+            r"^the table could not be asked \(ParserException\): the query is no SQL that it",
+        ),
+        ("duckdb", "CatalogException", r"^the table could not be asked \(CatalogException\)"),
+        ("psycopg.errors", "UndefinedColumn", r"^the table could not be asked \(UndefinedColumn\)"),
+        ("sqlglot.errors", "ParseError", r"^the table could not be asked \(ParseError\)"),
+        (
+            "psycopg",
+            "OperationalError",
+            r"^the table could not be reached, or the connection was lost \(OperationalErr",
+        ),
+        (
+            "psycopg.errors",
+            "TooManyConnections",
+            r"^the table could not be reached, or the connection was lost \(TooMa",
+        ),
+        (
+            "psycopg.errors",
+            "InsufficientPrivilege",
+            r"^the table may not be read by this user \(InsufficientPrivilege\)",
+        ),
+        ("ibis.common.exceptions", "TableNotFound", r"^the table has no such table \(TableNotFound\); see how it is"),
+        ("psycopg.errors", "DiskFull", r"^the table could not be read and counted \(DiskFull\); see that it is whole"),
+        ("elsewhere", "ParserException", r"^the table could not be read and counted \(ParserException\)"),
+    ],
+)
+def test_errors_of_engines_are_told_by_their_class(module, name, text):
+    foreign = type(name, (Exception,), {"__module__": module})
+
+    def fails():
+        raise foreign("row 123457 secret")
+
+    with pytest.raises(DataError, match=text) as caught:
+        quietly(fails, "the table")
+    assert str(caught.value).endswith("what the engine said is not shown because it may hold values")
+    assert "secret" not in str(caught.value)

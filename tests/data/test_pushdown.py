@@ -1,0 +1,254 @@
+"""What an engine counts is what the encoder would: no row decides over others, and what is doubtful is fetched."""
+
+import sqlite3
+from dataclasses import replace
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from margrave.algebra.layout import Layout
+from margrave.data.keys import Key
+from margrave.data.source import Data, open_source
+from margrave.domain import Attribute, Domain
+from margrave.errors import DataError
+
+WAYS = ["fetch", "push-down"]
+SEX = Domain([Attribute("s", labels=("F", "M"), other="rest")])
+CODE = Domain([Attribute("x", size=2)])
+NOT_BYTEWISE = "^the engine is not known to compare the texts of column '{}' byte for byte, as margrave does; count by"
+
+
+def counted(data, domain, most=1, tables=None, **options):
+    """The table over all attributes, or those that were asked for, by name."""
+    tables = [domain.attributes] if tables is None else tables
+    layout = Layout.of(domain.shape, [domain.positions(names) for names in tables])
+    counts = open_source(data, domain, contributions=most, **options).count(layout)
+    found = {domain.names(members): table.tolist() for members, table in layout.views(counts)}
+    return found[tables[0]] if len(tables) == 1 else found
+
+
+# --- texts that an engine takes for equal ------------------------------------------------------------------------
+
+
+def no_case(values, setting=""):
+    """A relation of DuckDB whose texts are equal whatever their case."""
+    connection = duckdb.connect()
+    collation = "" if setting else "COLLATE NOCASE"
+    connection.execute(f"CREATE TABLE people (s VARCHAR {collation}, p VARCHAR {collation}, x INTEGER)")
+    connection.executemany("INSERT INTO people VALUES (?, ?, ?)", [(value, value, 1) for value in values])
+    if setting:
+        connection.execute(setting)
+    return connection.table("people")
+
+
+@pytest.mark.parametrize("counting", WAYS)
+@pytest.mark.parametrize("setting", ["", "SET default_collation = 'NOCASE'"])
+def test_one_row_of_duckdb_does_not_decide_over_those_that_it_takes_for_equal(counting, setting):
+    for values in (["f", *"FFFFF"], [*"FFFFF", "f"]):
+        assert counted(Data(no_case(values, setting), counting=counting), SEX) == [5, 0, 1]
+        assert counted(Data(no_case(values, setting), counting=counting), CODE, privacy_id="p") == [0, 2]
+
+
+@pytest.mark.parametrize("counting", WAYS)
+def test_one_row_of_ibis_on_duckdb_does_not_decide_either(counting):
+    ibis = pytest.importorskip("ibis", reason="Ibis needs margrave[ibis]")
+    back_end = ibis.duckdb.connect()
+    back_end.con.execute("CREATE TABLE people (s VARCHAR COLLATE NOCASE)")
+    back_end.con.execute("INSERT INTO people VALUES ('f'), ('F'), ('F')")
+    assert counted(Data(back_end.table("people"), counting=counting), SEX) == [2, 0, 1]
+
+
+def test_texts_of_a_back_end_whose_ways_are_not_known_are_fetched(tmp_path):
+    ibis = pytest.importorskip("ibis", reason="Ibis needs margrave[ibis]")
+    with sqlite3.connect(tmp_path / "people.sqlite") as connection:
+        connection.execute("CREATE TABLE people (s TEXT COLLATE NOCASE, p TEXT, x INTEGER)")
+        connection.executemany("INSERT INTO people VALUES (?, ?, 1)", [("f", "a"), ("F", "A"), ("F", "A")])
+    table = ibis.sqlite.connect(tmp_path / "people.sqlite").table("people")
+    assert counted(Data(table), SEX) == [2, 0, 1]
+    assert counted(Data(table, counting="push-down"), CODE) == [0, 3]
+    with pytest.raises(DataError, match=NOT_BYTEWISE.format("s")):
+        counted(Data(table, counting="push-down"), SEX)
+    with pytest.raises(DataError, match=NOT_BYTEWISE.format("p")):
+        counted(Data(table, counting="push-down"), CODE, privacy_id="p")
+
+
+# A type of texts that are equal whatever their case, like that of the extension citext, which is not everywhere.
+FOLDED_TYPE = """
+    CREATE TYPE folded;
+    CREATE FUNCTION folded_in(cstring) RETURNS folded AS 'textin' LANGUAGE internal IMMUTABLE STRICT;
+    CREATE FUNCTION folded_out(folded) RETURNS cstring AS 'textout' LANGUAGE internal IMMUTABLE STRICT;
+    CREATE TYPE folded (INPUT = folded_in, OUTPUT = folded_out, CATEGORY = 'S', COLLATABLE = true);
+    CREATE CAST (folded AS text) WITHOUT FUNCTION AS IMPLICIT;
+    CREATE FUNCTION folded_equal(folded, folded) RETURNS bool AS
+        $$ SELECT lower($1::text) = lower($2::text) $$ LANGUAGE sql IMMUTABLE STRICT;
+    CREATE FUNCTION folded_hash(folded) RETURNS int AS
+        $$ SELECT hashtext(lower($1::text)) $$ LANGUAGE sql IMMUTABLE STRICT;
+    CREATE OPERATOR = (LEFTARG = folded, RIGHTARG = folded, FUNCTION = folded_equal, HASHES);
+    CREATE OPERATOR CLASS folded_class DEFAULT FOR TYPE folded USING hash AS
+        OPERATOR 1 =, FUNCTION 1 folded_hash(folded);
+"""
+
+
+@pytest.fixture(scope="module")
+def texts(postgres):
+    """A database with types and collations by which texts that differ may be equal."""
+    import psycopg
+
+    with psycopg.connect(postgres) as connection:
+        connection.execute("DROP TABLE IF EXISTS texts; DROP TYPE IF EXISTS folded CASCADE")
+        connection.execute(FOLDED_TYPE)
+        connection.execute("DROP COLLATION IF EXISTS loose; CREATE COLLATION loose (provider = libc, locale = 'C')")
+        # Collations that fold come with libraries that are not everywhere: one that says that it does must do.
+        connection.execute("UPDATE pg_collation SET collisdeterministic = false WHERE collname = 'loose'")
+    yield lambda kind, values: _texts(postgres, kind, values)
+    with psycopg.connect(postgres) as connection:
+        connection.execute("DROP TABLE IF EXISTS texts; DROP COLLATION loose; DROP TYPE folded CASCADE")
+
+
+def _texts(url, kind, values):
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        connection.execute("DROP TABLE IF EXISTS texts")
+        connection.execute(f"CREATE TABLE texts (s {kind}, x int DEFAULT 1)")
+        for value in values:
+            connection.execute(f"INSERT INTO texts VALUES ('{value}')")
+    return url
+
+
+@pytest.mark.parametrize("kind", ["bpchar", "folded", "text COLLATE loose", "varchar(9) COLLATE loose", "name"])
+def test_texts_that_postgres_may_take_for_equal_are_fetched(texts, kind):
+    odd = "F " if kind == "bpchar" else "f"
+    for values in ([odd, *"FFFFF"], [*"FFFFF", odd]):
+        url = texts(kind, values)
+        assert counted(Data(url, table="texts"), SEX) == [5, 0, 1]
+        for data in (
+            Data(url, table="texts", counting="push-down"),
+            Data(url, query="SELECT s FROM texts", counting="push-down"),
+        ):
+            with pytest.raises(DataError, match=r"^(the engine is not known to compare|column 's' is of a type that)"):
+                counted(data, SEX)
+        with pytest.raises(DataError, match=r"^(the engine is not known to compare|column 's' has ids of a type)"):
+            counted(Data(url, table="texts", counting="push-down"), CODE, privacy_id="s")
+
+
+@pytest.mark.parametrize("kind", ["text", "varchar(9)", 'text COLLATE "C"'])
+def test_texts_that_postgres_compares_byte_for_byte_are_counted_there(texts, kind, monkeypatch):
+    url = texts(kind, ["f", *"FFFFF"])
+    for data in (Data(url, table="texts"), Data(url, query="SELECT s FROM texts")):
+        assert counted(replace(data, counting="push-down"), SEX) == [5, 0, 1]
+        monkeypatch.setattr("margrave.data.fetching.fetch_counts", None)
+        assert counted(data, SEX) == [5, 0, 1]
+
+
+# --- codes -------------------------------------------------------------------------------------------------------
+
+
+def test_codes_that_an_attribute_does_not_have_are_refused():
+    import narwhals as nw
+
+    key = Key(Attribute("x", size=3, other="rest", missing="none"), nw.Int64)
+    assert key.codes(pa.array([0, 2, -2, -3])).tolist() == [0, 2, 3, 4]
+    for wrong in (3, 4, -1, -4, None):
+        with pytest.raises(DataError, match=r"^the engine gave codes for column 'x' that its attribute does not have"):
+            key.codes(pa.array([0, wrong]))
+
+
+def test_names_of_columns_that_margrave_uses_itself():
+    names = ["margrave_word", "margrave_person", "margrave_count", "margrave_code_0", "margrave_rank", "a", "A"]
+    domain = Domain([Attribute(name, size=2) for name in names])
+    table = pa.table({**{name: [place % 2] * 9 for place, name in enumerate(names)}, "p": [k // 3 for k in range(9)]})
+    expected = {(): 3, **{(name,): [3, 0] if place % 2 == 0 else [0, 3] for place, name in enumerate(names)}}
+    for counting in WAYS:
+        data = Data(table, counting=counting)
+        assert counted(data, domain, tables=[(name,) for name in names], privacy_id="p") == expected
+
+
+# --- what is an error is one, by either way ----------------------------------------------------------------------
+
+DROPPING = Domain([Attribute("a", size=2), Attribute("b", size=2, outside="drop")])
+UNDECLARED = "^column '{}' has values that its attribute does not declare"
+MISSING = "^column '{}' has missing values and its attribute no category for them"
+
+
+@pytest.mark.parametrize("counting", WAYS)
+@pytest.mark.parametrize("privacy_id", [None, "p"])
+def test_rows_that_are_dropped_are_looked_at_all_the_same(counting, privacy_id):
+    for a, b, text in [
+        ([0, 7], [0, 9], UNDECLARED.format("a")),
+        ([0, None], [0, 9], MISSING.format("a")),
+        ([0, 0], [9, None], MISSING.format("b")),
+    ]:
+        table = pa.table({"a": pa.array(a, pa.int64()), "b": pa.array(b, pa.int64()), "p": [1, 2]})
+        with pytest.raises(DataError, match=text):
+            counted(Data(table, counting=counting), DROPPING, privacy_id=privacy_id)
+    table = pa.table({"a": [0, 1], "b": [0, 9], "p": [1, None]})
+    with pytest.raises(DataError, match=r"^column 'p' has rows without an id"):
+        counted(Data(table, counting=counting), DROPPING, privacy_id="p")
+
+
+@pytest.mark.parametrize("counting", WAYS)
+def test_rows_of_a_person_that_are_not_kept_are_looked_at_all_the_same(counting):
+    """Of twenty rows one is kept: a look at that one alone would miss the bad row nineteen times in twenty."""
+    table = pa.table({"x": [7] + [0] * 19, "p": [1] * 20})
+    for _ in range(3):
+        with pytest.raises(DataError, match=UNDECLARED.format("x")):
+            counted(Data(table, counting=counting), CODE, privacy_id="p")
+
+
+@pytest.mark.parametrize("counting", WAYS)
+def test_a_column_of_another_kind_is_none_where_all_is_missing(counting):
+    domain = Domain([Attribute("x", size=2, missing="none")])
+    for column in (pa.nulls(2, pa.string()), pa.nulls(2, pa.bool_()), pa.array([float("nan"), None])):
+        assert counted(Data(pa.table({"x": column}), counting=counting), domain) == [0, 0, 2]
+    for column in (pa.array([None, "0"]), pa.array([None, True])):
+        with pytest.raises(DataError, match=r"^column 'x' holds (texts|truth values) and its attribute declares"):
+            counted(Data(pa.table({"x": column}), counting=counting), domain)
+
+
+# --- ids ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (pa.array(["7", "8"]), pa.array([7.0, 8.0])),
+        (pa.array([7, 8]), pa.array(["7", "8"])),
+        (pa.array([7, 8]), pa.array([7.0, 8.0])),
+        (pa.array(["a", "b"]), pa.array([b"a", b"b"])),
+    ],
+)
+def test_ids_that_change_their_type_from_file_to_file_are_refused(tmp_path, first, second):
+    pq.write_table(pa.table({"x": [0, 0], "p": first}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"x": [1, 1], "p": second}), tmp_path / "2.parquet")
+    with pytest.raises(DataError, match=r"^column 'p' has ids of one type in some files and of another in others, so"):
+        counted(Data(tmp_path / "*.parquet"), CODE, privacy_id="p")
+
+
+def test_ids_that_are_texts_however_they_are_stored(tmp_path):
+    kinds = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+    for place, kind in enumerate(kinds):
+        pq.write_table(pa.table({"x": [1], "p": pa.array(["a"]).cast(kind)}), tmp_path / f"{place}.parquet")
+    assert counted(Data(tmp_path / "*.parquet"), CODE, privacy_id="p") == [0, 1]
+
+
+def test_ids_in_files_of_texts_are_compared_byte_for_byte(tmp_path):
+    (tmp_path / "people.csv").write_text("x,p\n1,7\n1,7.0\n1,07\n1, 7\n1,7\n")
+    assert counted(Data(tmp_path / "people.csv"), CODE, privacy_id="p") == [0, 4]
+
+
+def test_ids_of_a_type_that_engines_compare_by_their_own_rules_are_fetched(postgres):
+    query = "SELECT 1 AS x, v AS p FROM (VALUES (interval '1 month'), (interval '30 days')) AS given(v)"
+    with pytest.raises(DataError, match=r"^column 'p' has ids of a type that not every engine compares alike"):
+        counted(Data(postgres, query=query, counting="push-down"), CODE, privacy_id="p")
+
+
+def test_files_whose_types_differ_are_fetched(tmp_path):
+    pq.write_table(pa.table({"x": [0, 0]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"x": [0.6, 1.4]}), tmp_path / "2.parquet")
+    domain = Domain([Attribute("x", cuts=(0, 0.5))])
+    assert counted(Data(tmp_path / "*.parquet"), domain) == [2, 0, 2]
+    with pytest.raises(DataError, match=r"^the files have columns of different names or types, which the engine would"):
+        counted(Data(tmp_path / "*.parquet", counting="push-down"), domain)
