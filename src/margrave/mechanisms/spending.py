@@ -22,7 +22,7 @@ from margrave.domain import Domain
 from margrave.errors import BudgetRefusedError, DataError, DomainError, LedgerError, NoiseError, PlanError
 from margrave.measurements import Provenance, Step
 from margrave.memory import require_memory
-from margrave.privacy.budget import Budget, shown_fraction
+from margrave.privacy.budget import Budget
 from margrave.privacy.entropy import Source as EntropySource
 from margrave.privacy.ledger import Ledger
 from margrave.privacy.noise import Sampler, gaussian_sampler
@@ -62,8 +62,7 @@ def count_and_charge(
         raise LedgerError(str(ledger.torn))
     if ledger is not None and not ledger.check(budget):
         raise BudgetRefusedError(
-            f"ρ = {shown_fraction(budget.rho)} is asked for and {ledger!r} has no room for it; nothing was read or "
-            "charged: ask for less"
+            f"{budget!r} is asked for and {ledger!r} has no room for it; nothing was read or charged: ask for less"
         )
     _check_memory(domain, layout)
     counts = _checked_counts(quietly(lambda: source.count(layout), "the private table"), layout)
