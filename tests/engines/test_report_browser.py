@@ -26,7 +26,7 @@ DOMAIN = Domain(
 )
 WORKLOAD = Workload.all_kway(DOMAIN, 3)
 TAB, DOWN, SPACE = ("Tab", 9), ("ArrowDown", 40), (" ", 32, " ")
-FACES = [(1280, 900, "light"), (1280, 900, "dark"), (360, 740, "light"), (360, 740, "dark")]
+FACES = [(1280, 900, "light"), (1280, 900, "dark"), (500, 800, "light"), (360, 740, "light"), (360, 740, "dark")]
 
 
 def record(private=True):
@@ -185,6 +185,46 @@ def test_fits_the_screen_and_is_kept_as_a_picture(browser, address, tmp_path, wi
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.screenshot(tmp_path / f"report-{width}-{scheme}.png")
     assert complaints(page) == []
+    page.close()
+
+
+ROWS_OF = (
+    "(selector => {{ const tops = [...document.querySelectorAll(selector)].map(e => e.getBoundingClientRect().top);"
+    " return [...new Set(tops)].map(top => tops.filter(other => other === top).length); }})({})"
+)
+
+
+@pytest.mark.parametrize(("width", "tiles"), [(1280, [4]), (700, [2, 2]), (500, [2, 2]), (375, [2, 2])])
+def test_tiles_and_links_stand_in_even_rows(browser, address, width, tiles):
+    page = browser.page(address, width=width, height=800)
+    assert page.evaluate(ROWS_OF.format("'.facts div'")) == tiles
+    links = page.evaluate(ROWS_OF.format("'nav li'"))
+    assert sum(links) == 7
+    assert links[-1] > 1 or links[0] == 2, "the last link stands alone only in the two columns of a phone"
+    page.close()
+
+
+def test_no_mark_crosses_a_number_of_a_chart(page):
+    crossed = page.evaluate(
+        "[...document.querySelectorAll('figure > svg')].map(svg => {"
+        " const texts = [...svg.querySelectorAll('.mark-text.role-mark text')].map(e => e.getBoundingClientRect());"
+        " const marks = [...svg.querySelectorAll('.mark-rect path, .mark-symbol path')]"
+        ".map(e => e.getBoundingClientRect());"
+        " const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;"
+        " return [texts.length, texts.filter(a => !marks.every(b => apart(a, b))).length]; })"
+    )
+    assert crossed == [[4, 0]] * 4
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_shadow_at_the_edge_says_that_there_are_more_columns(browser, address, scheme):
+    page = browser.page(address, width=375, height=800, scheme=scheme)
+    page.wait_until("document.querySelectorAll('#heat svg, #bars svg').length === 2")
+    hidden = "document.getElementById('table').scrollWidth > document.getElementById('table').clientWidth"
+    assert page.evaluate(hidden)
+    assert page.evaluate("getComputedStyle(document.getElementById('table')).backgroundImage").count("gradient") == 4
+    # What stands on the shadow must let it through.
+    assert page.evaluate("getComputedStyle(document.querySelector('#table td')).backgroundColor") == "rgba(0, 0, 0, 0)"
     page.close()
 
 

@@ -2,6 +2,7 @@
 
 import datetime
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -89,6 +90,18 @@ def test_what_margrave_knows_is_filled_in():
     assert deployment["implementation"]["mechanisms"].startswith("residual planner (margrave ")
     assert deployment["implementation"]["post_processing"].startswith("GReM-LNN")
     assert deployment["administrative"]["registry_authors"] == ["A. Author", "B. Author"]
+
+
+def test_rows_that_were_left_out_are_named():
+    release = made(NOISY.with_provenance(replace(NOISY.provenance, contributions_bounded="enforced")))
+    entry = entry_of(release)["deployment"]
+    assert (
+        "of whom at most 2 rows were counted (enforced before counting)"
+        in entry["privacy_loss"]["privacy_unit_details"]
+    )
+    steps = entry["implementation"]["preprocessing_and_hyperparameter_tuning"]
+    assert steps.startswith("Counts and intervals are of the rows that were kept: at most 2 rows of each person. The")
+    assert "TODO: how the columns and their categories were chosen" in steps
 
 
 def test_what_margrave_does_not_know_is_left_to_the_publisher():

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from margrave.measurements import Measurements
 from margrave.privacy.entropy import InsecureSeededSource
 from margrave.privacy.noise import gaussian_sampler
 from margrave.release.reconstruct import METHODS, reconstruct
+from margrave.release.rows import covered, kept_rows
 from margrave.release.store.loading import load
 from margrave.release.store.names import table_stems
 from margrave.release.store.saving import save
@@ -170,6 +172,57 @@ def test_documents_travel_with_the_release(tmp_path):
         with refused(f"a document cannot be called {name!r}; use ASCII letters"):
             release.save(tmp_path / "other", documents={name: ""})
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("csv", "documents", "title"),
+    [(False, {}, None), (True, {"report.html": "x", "notes.txt": "y"}, "Census\n of {2026}")],
+)
+def test_the_page_for_readers_lists_what_is_there_under_its_title(tmp_path, csv, documents, title):
+    made(NOISY).save(tmp_path / "out", csv=csv, documents=documents, title=title)
+    page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert page.startswith("# Census of {2026}\n" if title else "# Cross-tabulations\n")
+    assert ("- `report.html`: what was released, how private and how exact it is" in page) is bool(documents)
+    assert ("- `notes.txt`: put here by the publisher" in page) is bool(documents)
+    assert ("- `tables/sex.csv` and so on: the same tables as CSV" in page) is csv
+    assert "registry" not in page
+    assert document(tmp_path / "out", "csvw-metadata.json")["dc:title"] == (
+        title or "4 cross-tabulations of age, sex, régio/n, one"
+    )
+
+
+@pytest.mark.parametrize("title", ["half \ud800", 7])
+def test_a_title_that_cannot_be_written_is_refused_at_once(tmp_path, title):
+    with refused("the title is no text of whole characters; give one that can be written as UTF-8"):
+        made(NOISY).save(tmp_path / "out", title=title)
+    with refused("the document 'a.txt' is no text of whole characters"):
+        made(NOISY).save(tmp_path / "out", documents={"a.txt": title})
+    assert not list(tmp_path.iterdir())
+
+
+def test_intervals_are_of_the_rows_that_were_kept(tmp_path):
+    made(NOISY).save(tmp_path / "all")
+    page = (tmp_path / "all" / "README.md").read_text(encoding="utf-8")
+    assert "`ci_low` to `ci_high` covers the true count in 95 of 100" in page
+    assert "kept" not in page
+    enforced = replace(NOISY.provenance, contributions_bounded="enforced")
+    made(NOISY.with_provenance(enforced)).save(tmp_path / "some")
+    page = (tmp_path / "some" / "README.md").read_text(encoding="utf-8")
+    assert "Counts and intervals are of the rows that were kept: at most 2 rows of each person. The table may" in page
+    assert "`ci_low` to `ci_high` covers the true count of the rows that were kept in 95 of 100" in page
+    assert "is from the true count of the rows that were kept;" in page
+    assert "one person more or less of whom at most 2 rows were counted (which was enforced): ε = 1" in page
+
+
+def test_a_domain_that_drops_rows_leaves_them_out_of_the_counts():
+    drops = mg.Domain([mg.Attribute("sex", labels=("F", "M"), outside="drop"), mg.Attribute("one", size=1)])
+    dropped = "no row with a value that the codebook tells to drop. The table may hold more."
+    assert kept_rows(drops, None) == f"Counts and intervals are of the rows that were kept: {dropped}"
+    enforced = replace(NOISY.provenance, contributions=1, contributions_bounded="enforced")
+    assert kept_rows(drops, enforced).endswith(f"kept: at most one row of each person, and {dropped}")
+    assert kept_rows(DOMAIN, NOISY.provenance) == ""
+    assert covered(drops, None) == "the true count of the rows that were kept"
+    assert covered(DOMAIN, None) == "the true count"
 
 
 def test_a_release_without_measurements_is_refused(tmp_path):

@@ -17,13 +17,14 @@ from releases import WORKLOAD, edit, foreign, made, measured, reseal, same
 
 from margrave.errors import MargraveError, StoreError
 from margrave.measurements import Measurements
+from margrave.release.store.inspection import verify
 from margrave.release.store.loading import load
 from margrave.release.store.saving import save
 
 RELEASE = made(measured(), "lnn")
+DOCUMENTS = ("README.md", "csvw-metadata.json", "report.html")
 FILES = (
-    "README.md",
-    "csvw-metadata.json",
+    *DOCUMENTS,
     "domain.json",
     "manifest.json",
     "measurements.npz",
@@ -37,7 +38,7 @@ FILES = (
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
     folder = tmp_path_factory.mktemp("store") / "out"
-    save(RELEASE, folder, csv=True)
+    save(RELEASE, folder, csv=True, documents={"report.html": "<p>a report of some length</p>"})
     return folder
 
 
@@ -54,12 +55,30 @@ def test_an_untouched_copy_is_whole(folder):
     assert same(RELEASE, load(folder))
 
 
+def anew(folder):
+    return f"; margrave reconstruct {folder / 'measurements.npz'} … makes it anew at no cost"
+
+
+def check_damage(folder, name, text):
+    """A file of numbers is refused with a remedy; a document only if asked, and it is named."""
+    if name in DOCUMENTS:
+        assert same(RELEASE, load(folder))
+    else:
+        with refused(text) as caught:
+            load(folder)
+        whole = name != "measurements.npz"
+        assert str(caught.value).endswith(anew(folder) if whole else "; get the release again")
+    with refused(text):
+        load(folder, strict=True)
+    (said,) = verify(folder)
+    assert text in said
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_cut_short_is_named(folder, name):
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[: len(content) // 2])
-    with refused(str(folder / name)):
-        load(folder)
+    check_damage(folder, name, str(folder / name))
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -67,23 +86,66 @@ def test_a_flipped_bit_is_found_and_the_file_is_named(folder, name):
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 1
     (folder / name).write_bytes(content)
-    with refused(str(folder / name)):
-        load(folder)
+    check_damage(folder, name, str(folder / name))
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_missing_file_is_named(folder, name):
     (folder / name).unlink()
-    text = f"{folder} has no manifest.json" if name == "manifest.json" else f"{folder / name} is missing; get the"
-    with refused(text):
-        load(folder)
+    check_damage(folder, name, f"{folder / name} is missing; ")
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "tables/age.sex.region.parquet", "more/x"])
-def test_a_file_too_many_is_named(folder, name):
+def test_all_damage_is_listed_at_once(folder):
+    assert verify(folder) == ()
+    (folder / "report.html").unlink()
+    (folder / "notes.txt").write_text("x")
+    (folder / "README.md").write_text("x")
+    content = bytearray((folder / "tables/age.sex.parquet").read_bytes())
+    content[9] ^= 1
+    (folder / "tables/age.sex.parquet").write_bytes(content)
+    said = verify(folder)
+    assert [sentence.split(str(folder))[1].split(" ")[0] for sentence in said] == [
+        "/report.html",
+        "/notes.txt",
+        "/README.md",
+        "/tables/age.sex.parquet",
+    ]
+    assert said[0] == f"{folder / 'report.html'} is missing{anew(folder)}"
+    assert said[1] == f"{folder / 'notes.txt'} is not part of the release; take it out of the folder"
+    assert said[3].endswith(f"its checksum is wrong{anew(folder)}")
+
+
+def test_what_only_a_reader_would_find_is_listed_too(folder):
+    edit(folder, "privacy.json", put("epsilon", 0.1))
+    (said,) = verify(folder)
+    assert "its 'epsilon' is not what measurements.npz says; get the release again" in said
+    with refused(f"there is no folder {folder / 'more'}"):
+        verify(folder / "more")
+
+
+def test_what_cannot_be_read_is_listed(folder, monkeypatch):
+    def broken(*_, **__):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("margrave.release.store.verification.checksum", broken)
+    assert f"{folder / 'domain.json'} cannot be read (Input/output error){anew(folder)}" in verify(folder)
+    monkeypatch.setattr("os.walk", broken)
+    (said,) = verify(folder)
+    assert said == f"{folder} cannot be read ([Errno 5] Input/output error){anew(folder)}"
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "more/x"])
+def test_a_file_too_many_is_named_if_asked(folder, name):
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_text("x")
+    assert same(RELEASE, load(folder))
     with refused(f"{folder / name} is not part of the release; take it out of the folder"):
+        load(folder, strict=True)
+
+
+def test_a_table_too_many_is_refused(folder):
+    (folder / "tables" / "age.sex.region.parquet").write_text("x")
+    with refused("age.sex.region.parquet is not part of the release; take it out of the folder"):
         load(folder)
 
 
@@ -97,24 +159,24 @@ def test_a_link_is_not_followed(folder, name):
     elsewhere = folder.parent / "elsewhere"
     (folder / name).rename(elsewhere)
     (folder / name).symlink_to(elsewhere)
-    with refused(f"{folder / name} is a link or a device, not a file; get the release again"):
-        load(folder)
+    check_damage(folder, name, f"{folder / name} is a link or a device, not a file; ")
 
 
 def test_a_folder_that_is_a_link_is_not_entered(folder):
     (folder / "tables").rename(folder.parent / "elsewhere")
     (folder / "tables").symlink_to(folder.parent / "elsewhere")
-    with refused("is missing; get the release again"):
+    with refused(f" is missing{anew(folder)}"):
         load(folder)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_is_not_waited_for(folder):
-    for name in ("README.md", "manifest.json"):
+    for name in ("README.md", "measurements.npz", "manifest.json"):
         (folder / name).unlink()
         os.mkfifo(folder / name)
         with pytest.raises(StoreError):
-            load(folder)
+            load(folder, strict=True)
+        assert verify(folder)
 
 
 def test_a_folder_that_is_none(folder, tmp_path):
@@ -137,8 +199,8 @@ def test_a_folder_that_is_none(folder, tmp_path):
         (b'{"margrave": "release"}', "has schema None; a version is a whole number from 1"),
         (b'{"margrave": "release", "schema": true}', "has schema True; a version is a whole number from 1"),
         (b'{"margrave": "release", "schema": 2}', "has schema 2, this margrave reads up to 1; upgrade it"),
-        (b'{"margrave": "release", "schema": 1}', "is damaged (its checksum is wrong); get the release again"),
-        (b"\xff", "is damaged: not UTF-8 at byte 0; get the release again"),
+        (b'{"margrave": "release", "schema": 1}', "is damaged (its checksum is wrong); margrave reconstruct "),
+        (b"\xff", "is damaged: not UTF-8 at byte 0; margrave reconstruct "),
         (b'{"a": 1, "a": 2}', "key 'a' stands twice"),
         (b'{"a": NaN}', "NaN is not a JSON number"),
         (b"[" * 100_000, "is damaged: not JSON"),
@@ -165,11 +227,17 @@ def test_a_manifest_that_cannot_be_read_is_named(folder, monkeypatch):
         load(folder)
 
 
-@pytest.mark.parametrize("name", FILES[:3])
+@pytest.mark.parametrize("name", ["README.md", "csvw-metadata.json", "domain.json"])
 def test_a_file_that_not_even_the_manifest_knows_is_missed(folder, name):
     (folder / name).unlink()
     edit(folder, "manifest.json", lambda document: document["files"].pop(name))
-    with refused(f"{folder / name} is missing; get the release again"):
+    check_damage(folder, name, f"{folder / name} is missing{anew(folder)}")
+
+
+def test_a_manifest_that_knows_no_measurements_offers_none(folder):
+    edit(folder, "manifest.json", lambda document: document["files"].pop("measurements.npz"))
+    (folder / "domain.json").unlink()
+    with refused(f"{folder / 'domain.json'} is missing; get the release again"):
         load(folder)
 
 
@@ -210,15 +278,15 @@ def put(*path):
         (put("solution", "gap", "small"), "its solution is no report of the solver (could not convert"),
         (put("solution", {}), "its solution is no report of the solver ('status')"),
         (put("files", "../x", {"bytes": 1, "sha256": "0" * 64}), "'../x' is no name of a file in the folder"),
-        (put("files", "y", {"bytes": 1, "sha256": "0" * 64}), "/y is missing; get the release again"),
+        (put("files", "y", {"bytes": 1, "sha256": "0" * 64}), None),
         (put("files", "y", {"bytes": 1, "sha256": "x"}), "is damaged (a checksum is not 64 hexadecimal digits)"),
         (put("files", "manifest.json", {"bytes": 1, "sha256": "0" * 64}), "is damaged (it names a file twice)"),
     ],
 )
 def test_an_edited_manifest_with_right_checksums_is_refused(folder, change, text):
     edit(folder, "manifest.json", change)
-    with refused(text):
-        load(folder)
+    with refused(text or "/y is missing; margrave reconstruct"):
+        load(folder, strict=text is None)  # a document that is missing is refused only if asked
 
 
 @pytest.mark.parametrize(

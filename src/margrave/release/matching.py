@@ -111,7 +111,8 @@ def _unknown(attribute: Attribute, value: object) -> str:
     if isinstance(value, str):
         hint = suggestion(value, attribute.categories)
     elif attribute.cuts is not None:
-        hint = "; name a bin in quotes, or a range by > or <= and an edge"
+        range_by = ">= or < and the first number of a bin" if attribute.whole else "> or <= and an edge"
+        hint = f"; name a bin in quotes, or a range by {range_by}"
     else:
         hint = "; write it in quotes" if str(value) in attribute.categories else ""
     return f"no value {value!r} of attribute {attribute.name!r}{hint} (it has {listing})"
@@ -120,18 +121,30 @@ def _unknown(attribute: Attribute, value: object) -> str:
 def _bins_below(attribute: Attribute, relation: str, value: float) -> int:
     """Return how many bins lie below an edge."""
     edges = attribute.cuts or ()
-    stepped = attribute.whole and relation in (">=", "<") and value == int(value)
+    stepped = attribute.whole and relation in (">=", "<") and (isinstance(value, int) or value.is_integer())
     edge = value - 1 if stepped else value
     place = bisect_left(edges, edge)
     exact = place < len(edges) and edges[place] == edge
     if exact and (stepped or relation in (">", "<=")):
         return place + 1
     nearest = [edge] if exact else edges[max(place - 1, 0) : place + 1]
-    spoken = " and ".join(repr(edge).removesuffix(".0") for edge in nearest)
     raise QueryError(
-        f"{attribute.name} {relation} {value!r} would part a bin of attribute {attribute.name!r}; write > or <= and "
-        f"one of its edges, each of which lies in the bin below it (nearest: {spoken})"
+        f"{attribute.name} {relation} {value!r} would part a bin of attribute {attribute.name!r}; "
+        f"{_allowed_edges(attribute, nearest)}"
     )
+
+
+def _allowed_edges(attribute: Attribute, nearest: Iterable[float]) -> str:
+    """Return at which numbers bins can be parted, and the nearest of them."""
+    if attribute.whole:
+        first = " and ".join(_spoken(edge + 1) for edge in nearest)
+        return f"write >= or < and the first whole number of a bin (nearest: {first})"
+    last = " and ".join(_spoken(edge) for edge in nearest)
+    return f"write > or <= and one of its edges, each of which lies in the bin below it (nearest: {last})"
+
+
+def _spoken(number: float) -> str:
+    return repr(number).removesuffix(".0")
 
 
 def _numbers(attribute: Attribute, relation: str) -> dict[int, float]:

@@ -14,8 +14,9 @@ from typing import Any
 from margrave.errors import StoreError
 from margrave.measurements import Provenance
 from margrave.release.release import Release
+from margrave.release.rows import is_enforced, kept_rows, rows_spoken
 from margrave.release.store.names import safe_word
-from margrave.release.store.paperwork import rho_above, rows_spoken
+from margrave.release.store.paperwork import rho_above
 
 Entry = dict[str, Any]
 
@@ -27,7 +28,8 @@ _HEAD = """# Draft of an entry for the Differential Privacy Deployments Registry
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
 _PLAIN_DATE = "1900-01-01"
 _METHODS = {
-    "lnn": "GReM-LNN: the tables nearest to the measurements that have no negative count and agree in every sum.",
+    "lnn": "GReM-LNN: tables found from the measurements so that no count is negative, all agree in every sum, and "
+    "what is mere noise is smoothed.",
     "mle": "GReM-MLE: the unbiased maximum-likelihood tables, which may have negative counts.",
     "trunc": "Maximum-likelihood tables with negative counts set to zero, table by table.",
     "trunc+rescale": "Maximum-likelihood tables with negative counts set to zero and scaled to the estimated total.",
@@ -120,11 +122,13 @@ def _privacy_loss(provenance: Provenance | None) -> Entry:
     if provenance is None:
         asked = f"TODO: {_asked_of('the guarantee')}; the noisy numbers came from elsewhere"
         return {"privacy_unit": asked, "privacy_unit_details": asked, "privacy_parameters_details": asked}
-    known = "enforced before counting" if provenance.contributions_bounded == "enforced" else "stated by the publisher"
+    rows = rows_spoken(provenance)
+    stated = f"who has at most {rows} in the table (stated by the publisher)"
+    person = f"of whom at most {rows} were counted (enforced before counting)" if is_enforced(provenance) else stated
     return {
         "privacy_unit": "Person-level",
-        "privacy_unit_details": f"Neighbouring tables: {provenance.neighbours}, who has at most "
-        f"{rows_spoken(provenance)} in the table ({known}). TODO: say who counts as a person.",
+        "privacy_unit_details": f"Neighbouring tables: {provenance.neighbours}, {person}. TODO: say who "
+        "counts as a person.",
         "number_of_privacy_units": _Choice(
             None, "roughly how many people the data are about; the exact number is private"
         ),
@@ -157,9 +161,11 @@ def _model() -> Entry:
 
 def _implementation(release: Release) -> Entry:
     provenance = release.provenance
+    tuning = (
+        "TODO: how the columns and their categories were chosen, and whether anything was tuned on the private table"
+    )
     return {
-        "preprocessing_and_hyperparameter_tuning": "TODO: how the columns and their categories were chosen, and "
-        "whether anything was tuned on the private table",
+        "preprocessing_and_hyperparameter_tuning": f"{kept_rows(release.workload.domain, provenance)} {tuning}".strip(),
         "mechanisms": _mechanisms(provenance),
         "composition": _composition(provenance),
         "post_processing": f"{_METHODS.get(release.method, release.method)} Standard errors follow from the noise in "

@@ -126,6 +126,7 @@ class Release:
         overwrite: bool = False,
         csv: bool = False,
         documents: Mapping[str, str] | None = None,
+        title: str | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         """Write the release to a folder, there as a whole in the end or not at all; `margrave.load` reads it.
@@ -140,10 +141,12 @@ class Release:
             Write each table as CSV too, beside its Parquet file.
         documents
             Further texts to put into the folder, by file name, such as a report.
+        title
+            What the release is called, for the heading of its README.
         progress
             Called with the number of tables written and the number of all tables.
         """
-        saving.save(self, folder, overwrite=overwrite, csv=csv, documents=documents, progress=progress)
+        saving.save(self, folder, overwrite=overwrite, csv=csv, documents=documents, title=title, progress=progress)
 
     def __repr__(self) -> str:
         noun = "table" if len(self.workload) == 1 else "tables"

@@ -1,5 +1,8 @@
 """Ranges over bins of whole numbers: asked for by the whole numbers in them."""
 
+import math
+import re
+
 import pytest
 
 from margrave.attribute import Attribute
@@ -24,10 +27,30 @@ def test_both_ways_to_say_a_range_of_whole_numbers(relation, value, bins):
     assert compare(AGE, relation, value).tolist() == bins
 
 
-@pytest.mark.parametrize(("relation", "value"), [(">=", 64), ("<", 64), (">", 65), (">=", 64.5), ("<=", 17.5)])
-def test_what_would_part_a_bin_is_refused(relation, value):
-    with pytest.raises(QueryError, match="would part a bin of attribute 'age'"):
+@pytest.mark.parametrize(
+    ("relation", "value", "nearest"),
+    [
+        (">=", 64, "18 and 65"),
+        ("<", 64, "18 and 65"),
+        (">", 65, "65"),
+        (">=", 64.5, "65"),
+        ("<=", 17.5, "18 and 65"),
+        (">=", math.inf, "65"),
+        ("<", 3, "18"),
+    ],
+)
+def test_what_would_part_a_bin_is_refused(relation, value, nearest):
+    text = (
+        f"would part a bin of attribute 'age'; write >= or < and the first whole number of a bin (nearest: {nearest})"
+    )
+    with pytest.raises(QueryError, match=re.escape(text)):
         compare(AGE, relation, value)
+
+
+def test_a_number_alone_names_no_bin():
+    text = "no value 30 of attribute 'age'; name a bin in quotes, or a range by >= or < and the first number of a bin"
+    with pytest.raises(QueryError, match=re.escape(text)):
+        among(AGE, [30])
 
 
 def test_bins_can_be_named():

@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from margrave.domain import Attribute, Domain
-from margrave.errors import ReleaseError
+from margrave.errors import ReleaseError, StoreError
 from margrave.measurements import Laplace, Measurements, Provenance, Step
 from margrave.release.reconstruct import reconstruct
 from margrave.release.report import charts
 from margrave.release.report.page import report, write_report
+from margrave.release.store.documents import replace_document
+from margrave.release.store.inspection import verify
 from margrave.workload import Workload
 
 HOSTILE = '</script><script>alert(1)</script><img src="http://evil.example/x" onerror=alert(2)> & "quotes"'
@@ -144,9 +146,60 @@ def test_a_seeded_release_is_not_cited_as_a_private_one():
 
 def test_contributions_say_how_they_are_known():
     text = Reader(report(released(record(contributions=4, contributions_bounded="enforced")))).text
-    assert "nobody has more than 4 rows in the data. This was enforced" in text
+    assert "Of nobody were more than 4 rows counted; this was enforced, and others were left out." in text
     assert "Records counted, estimated" in text
     assert "How this is known: by law." in Reader(report(released(record(contributions_bounded="by law")))).text
+
+
+def test_where_rows_were_left_out_the_intervals_are_of_those_that_were_kept(read):
+    text = Reader(report(released(record(contributions=4, contributions_bounded="enforced")))).text
+    kept = (
+        "Counts and intervals are of the rows that were kept: at most 4 rows of each person. The table may hold more."
+    )
+    assert text.count(kept) == 2
+    assert "The noise is the only error" not in text
+    assert "To the counts of the rows that were kept, noise is the only error added" in text
+    assert "its 95 % interval covers the true count of the rows that were kept 19 times in 20" in text
+    assert "records of the true count of the rows that were kept, be that 10" in text
+    assert "in which the true count of the rows that were kept lies 19 times in 20" in text
+    assert "rows that were kept" not in read.text
+    assert "The noise is the only error that the release adds" in read.text
+
+
+def test_a_domain_that_drops_rows_says_so_too():
+    domain = Domain([Attribute("sex", labels=("female", "male"), outside="drop")])
+    noisy = Measurements.from_marginals(domain, [(("sex",), [50.0, 60.0], 4.0)]).with_provenance(record())
+    text = Reader(report(reconstruct(noisy, Workload(domain, [("sex",)]), method="mle"))).text
+    assert "of the rows that were kept: no row with a value that the codebook tells to drop. The table may" in text
+    assert "covers the true count of the rows that were kept 19 times" in text
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        ([()], "1 table: the total, 1 cell in all"),
+        ([("age",)], "1 table of 1 attribute, 3 cells in all"),
+        ([(), ("age",), ("sex",), ("age", "sex")], "4 tables: the total, 2 of 1 attribute and 1 of 2 attributes, 12"),
+    ],
+)
+def test_tables_are_counted_by_their_attributes(sets, said):
+    assert f"The release holds {said}" in Reader(report(released(record(), workload=Workload(DOMAIN, sets)))).text
+
+
+def test_the_record_has_words_and_decimals_first(read):
+    text = Reader(report(released(record(rho=Fraction(1, 3), contributions_bounded="enforced")))).text
+    for row in (
+        "Tables 3 tables of 2 attributes; 26 cells in all",
+        "Counts non-negative counts (lnn)",
+        "Guarantee zero-concentrated differential privacy, ρ ≈ 0.333333 (exactly 1/3)",
+        "Stated as ε = 1.23456 at δ = 10⁻⁹",
+        "Rows of a person at most 1, enforced before counting",
+        "Solver solved to the tolerance asked for Its proof within",
+    ):
+        assert row in text, row
+    assert "Guarantee zero-concentrated differential privacy, ρ = 0.125 Stated" in read.text
+    assert "Rows of a person at most 1, as the custodian declared" in read.text
+    assert "Workload(" not in text
 
 
 def test_a_weak_guarantee_is_called_weak():
@@ -231,6 +284,7 @@ def test_a_release_of_the_total_alone_has_no_pickers():
     [
         ("mle", "its counts are the unbiased estimates themselves"),
         ("lnn", "In the published counts no cell is below zero"),
+        ("lnn", "agree with each other, no cell is below zero, and what is mere noise is smoothed"),
         ("trunc", "The truncated count is the same with zero in place of what is below zero. Tables truncated"),
         ("trunc+rescale", "each table then scaled to the estimated total"),
     ],
@@ -268,6 +322,18 @@ def test_the_file_is_replaced_as_a_whole(tmp_path):
     write_report(released(record()), file)
     assert file.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_report_is_not_written_into_a_release(tmp_path, monkeypatch):
+    release = released(record())
+    release.save(tmp_path / "out", documents={"report.html": "its own"})
+    with pytest.raises(StoreError, match=re.escape(f"lies in the release {tmp_path / 'out'}")):
+        write_report(release, tmp_path / "out" / "report.html")
+    monkeypatch.chdir(tmp_path / "out")
+    with pytest.raises(StoreError, match=r"'report\.html' lies in the release"):
+        write_report(release, "report.html")
+    replace_document(".", "report.html", report(release))
+    assert verify(tmp_path / "out") == ()
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):

@@ -7,15 +7,18 @@ import pytest
 from margrave.release.report.wording import (
     counted,
     equal_or_near,
+    listed,
     odds_factor,
     one_in,
     order_name,
     percent,
     power_of_ten,
+    power_of_ten_above,
     rounded_up,
     short,
     surest,
     whole,
+    with_fraction,
 )
 
 
@@ -43,6 +46,8 @@ from margrave.release.report.wording import (
         (rounded_up(1.0), "1"),
         (rounded_up(1.00001), "1.001"),
         (rounded_up(12.0), "12"),
+        (rounded_up(0.1), "0.1"),
+        (rounded_up(0.30000000000000004), "0.3001"),
         (rounded_up(100.0), "100"),
         (rounded_up(0.00001234567), "1.235e-05"),
         (power_of_ten(1e-9), "10⁻⁹"),
@@ -61,6 +66,15 @@ from margrave.release.report.wording import (
         (surest(0.5, 900.0), "nearly 100 %"),
         (equal_or_near("ρ", Fraction(1, 8)), "ρ = 0.125"),
         (equal_or_near("ρ", Fraction(1, 3)), "ρ ≈ 0.333333"),
+        (with_fraction("ρ", Fraction(1, 8)), "ρ = 0.125"),
+        (with_fraction("ρ", Fraction(1, 3)), "ρ ≈ 0.333333 (exactly 1/3)"),
+        (with_fraction("ρ", Fraction(0.1)), "ρ = 0.1 (exactly 3602879701896397/36028797018963968)"),
+        (power_of_ten_above(8.01e-5), "9 × 10⁻⁵"),
+        (power_of_ten_above(0.012), "0.02"),
+        (power_of_ten_above(0.0), "0"),
+        (listed(["a"]), "a"),
+        (listed(["a", "b"]), "a and b"),
+        (listed(["a", "b", "c"]), "a, b and c"),
     ],
 )
 def test_numbers_are_shown_so(shown, wanted):

@@ -93,15 +93,18 @@ def distance_chart(orders: Sequence[OrderFindings], noun: str) -> str:
     import altair as alt
 
     rows = [
-        _row(one, value=one.distance, noise=one.noise, text=short(one.distance))
+        _row(
+            one, value=one.distance, noise=one.noise, end=max(one.distance, one.noise or 0.0), text=short(one.distance)
+        )
         for one in orders
         if one.distance is not None
     ]
-    axis, scale = _axis(f"mean distance of a cell, {noun}", ",~f"), _scale(rows, "value", "noise")
+    axis, scale = _axis(f"mean distance of a cell, {noun}", ",~f"), _scale(rows, "end")
     base = alt.Chart(_data(rows)).encode(y=_orders(rows))
     bar = base.mark_bar(color=_ACCENT, size=16).encode(x=alt.X("value:Q", axis=axis, scale=scale))
     tick = base.mark_tick(color=_SECOND, thickness=3, size=24).encode(x=alt.X("noise:Q", axis=axis))
-    words = base.mark_text(align="left", dx=5, color=_INK).encode(x="value:Q", text="text:N")
+    # In a column of their own: beside the bar, the mark of the noise could cross them.
+    words = base.mark_text(align="right", color=_INK).encode(x=alt.value(_WIDTH), text="text:N")
     return _svg(bar + tick + words)
 
 
@@ -187,11 +190,11 @@ def _orders(rows: Sequence[Row]) -> alt.Y:
     return alt.Y("order:O", sort=[str(row["order"]) for row in rows], axis=_category_axis(extent=84))
 
 
-def _scale(rows: Sequence[Row], *names: str) -> alt.Scale:
-    """Return the horizontal scale: from zero to somewhat more than the largest of the named values."""
+def _scale(rows: Sequence[Row], name: str) -> alt.Scale:
+    """Return the horizontal scale: from zero to somewhat more than the largest of a value."""
     import altair as alt
 
-    values = [value for row in rows for name in names if isinstance(value := row[name], float)]
+    values = [value for row in rows if isinstance(value := row[name], float)]
     return alt.Scale(domainMin=0, domainMax=_HEADROOM * max(values, default=0.0) or 1.0, nice=False)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from margrave.measurements import Provenance
 from margrave.release.report.wording import equal_or_near, odds_factor, one_in, power_of_ten, rounded_up, surest
+from margrave.release.rows import is_enforced, rows_spoken
 
 # What somebody may believe before they see the tables.
 _PRIORS = (0.01, 0.1, 0.5)
@@ -86,12 +87,12 @@ def privacy(record: Provenance) -> dict[str, Any]:
 
 def _contributions(record: Provenance) -> str:
     """Return how many rows of a person are protected, and who saw to it that there are no more."""
-    rows = "one row" if record.contributions == 1 else f"{record.contributions:,} rows"
+    rows = rows_spoken(record)
+    if is_enforced(record):
+        return f"everything. Of nobody were more than {rows} counted; this was enforced, and others were left out."
     said = f"everything, as long as nobody has more than {rows} in the data. "
     if record.contributions_bounded == "declared":
         return said + "The custodian of the data declared this; it was taken on trust and not checked."
-    if record.contributions_bounded == "enforced":
-        return said + "This was enforced: rows beyond that were not counted."
     return said + f"How this is known: {record.contributions_bounded}."
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from base64 import b64encode
-from contextlib import suppress
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -19,8 +18,12 @@ from margrave.release.release import CONSISTENT, Release
 from margrave.release.report import charts, guarantee, statements
 from margrave.release.report.embedding import Embedding, as_script, embed
 from margrave.release.report.findings import Findings, OrderFindings, find
+from margrave.release.report.record import record_rows
 from margrave.release.report.wording import order_name, percent, short, whole
+from margrave.release.rows import covered
+from margrave.release.store.documents import require_outside
 from margrave.release.table import Table
+from margrave.replacement import replacing
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -61,6 +64,8 @@ def write_report(
 ) -> None:
     """Write the page of `report` to a file, which is replaced as a whole or, on failure, left as it was.
 
+    The file must not lie in the folder of a release: `store.documents.replace_document` puts a report there.
+
     Parameters
     ----------
     release
@@ -71,16 +76,13 @@ def write_report(
         As for `report`.
     """
     file = Path(path)
+    require_outside(file)
     text = report(release, title=title, most_bytes=most_bytes)
-    temporary = file.parent / f".{file.name}.{os.getpid()}.tmp"
     try:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-        temporary.replace(file)
+        with replacing(file) as stream:
+            stream.write(text.encode())
     except OSError as error:
         raise ReleaseError(f"{file} cannot be written ({error.strerror}); name another file") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 def _check_request(release: object, title: object, most_bytes: object) -> None:
@@ -128,7 +130,7 @@ def _content(release: Release, title: str, findings: Findings, embedding: Embedd
         "charts": _charts(findings, noun),
         "citation": statements.citation(title, release),
         "reuse": statements.reuse(release),
-        "record": statements.record_rows(release),
+        "record": record_rows(release),
         "document": {**embedding.document, **_script_parts(release)},
     }
 
@@ -191,11 +193,12 @@ def _first_table(release: Release, embedding: Embedding) -> dict[str, object] | 
 def _reading(release: Release, interval: bool) -> str:
     """Return how to read the numbers of the table."""
     product = statements.PRODUCTS[release.method][1]
+    truth = covered(release.workload.domain, release.provenance)
     if not interval:
         return f"The number in a cell is the {product}, rounded to a whole number."
     return (
         f"The number in a cell is the {product}, rounded to a whole number; below it stands the 95 % interval of the "
-        "unbiased estimate, in which the true count lies 19 times in 20."
+        f"unbiased estimate, in which {truth} lies 19 times in 20."
     )
 
 

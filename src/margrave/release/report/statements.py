@@ -5,6 +5,7 @@ Written for readers who know neither statistics nor this project.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from margrave.release.release import CONSISTENT, Release
@@ -12,6 +13,7 @@ from margrave.release.report.findings import Findings
 from margrave.release.report.wording import (
     counted,
     equal_or_near,
+    listed,
     order_name,
     percent,
     power_of_ten,
@@ -19,6 +21,7 @@ from margrave.release.report.wording import (
     short,
     whole,
 )
+from margrave.release.rows import covered, kept_rows
 
 # What a method is called in the middle of a sentence: its tables, and one number of them.
 PRODUCTS = {
@@ -27,6 +30,7 @@ PRODUCTS = {
     "trunc": ("truncated counts", "truncated count"),
     "trunc+rescale": ("truncated and rescaled counts", "truncated and rescaled count"),
 }
+_ONLY_ERROR = "The noise is the only error that the release adds"
 # Shares of the budget below it come from rounding the noise up, and need no words.
 _REMAINDER = 0.0005
 
@@ -57,18 +61,21 @@ def lede(release: Release) -> str:
 
 def what(release: Release) -> str:
     """Return which tables there are."""
-    sets = release.workload.sets
-    orders = sorted({len(names) for names in sets})
-    spoken = " and ".join([", ".join(_of(order) for order in orders[:-1]), _of(orders[-1])][len(orders) == 1 :])
     domain = release.workload.domain
     return (
-        f"The release holds {counted(len(sets), 'table')} {spoken}, {counted(release.workload.cells, 'cell')} in all, "
+        f"The release holds {tables_spoken(release)}, {counted(release.workload.cells, 'cell')} in all, "
         f"over {counted(len(domain), 'attribute')}. Every table inside one of these can be asked for as well."
     )
 
 
-def _of(order: int) -> str:
-    return "of the total" if order == 0 else f"of {counted(order, 'attribute')}"
+def tables_spoken(release: Release) -> str:
+    """Return how many tables of how many attributes there are: ``4 tables: the total, 2 of 1 attribute and …``."""
+    orders = Counter(len(names) for names in release.workload.sets)
+    tables = counted(len(release.workload), "table")
+    if len(orders) == 1 and 0 not in orders:
+        return f"{tables} of {order_name(*orders)}"
+    parts = [f"{count:,} of {order_name(order)}" if order else "the total" for order, count in sorted(orders.items())]
+    return f"{tables}: {listed(parts)}"
 
 
 def products(release: Release, findings: Findings) -> list[str]:
@@ -78,8 +85,8 @@ def products(release: Release, findings: Findings) -> list[str]:
         "mle": [unbiased],
         "lnn": [
             "There are two numbers for each cell. " + unbiased,
-            "The non-negative count is made from the same noisy measurements: of all tables that agree with each other "
-            "and have no cell below zero, those nearest to the measurements. It is nearer to the truth on the whole, "
+            "The non-negative count is found from the same noisy measurements so that all tables agree with each "
+            "other, no cell is below zero, and what is mere noise is smoothed. It is nearer to the truth on the whole, "
             "but it is not unbiased, and the interval is not its own.",
         ],
     }.get(
@@ -91,7 +98,8 @@ def products(release: Release, findings: Findings) -> list[str]:
             + ". Tables truncated one by one do not agree with each other.",
         ],
     )
-    return [*said, *_missing(release, findings)]
+    kept = kept_rows(release.workload.domain, release.provenance)
+    return [*said, *([kept] if kept else []), *_missing(release, findings)]
 
 
 def _unbiased(release: Release, findings: Findings) -> str:
@@ -102,8 +110,8 @@ def _unbiased(release: Release, findings: Findings) -> str:
     symmetric = "The unbiased estimate of a cell is as often too high as too low"
     if all(one.margins is None for one in findings.orders):
         return symmetric + "." + negative
-    known = ", and its error is known exactly: its 95 % interval covers the true count 19 times in 20."
-    return symmetric + known + negative
+    truth = covered(release.workload.domain, release.provenance)
+    return f"{symmetric}, and its error is known exactly: its 95 % interval covers {truth} 19 times in 20.{negative}"
 
 
 def _missing(release: Release, findings: Findings) -> list[str]:
@@ -150,10 +158,14 @@ def exactness(release: Release, findings: Findings) -> str:
         return "The errors of these tables are not known, so no margins are given."
     last = known[-1]
     margin = "" if last.margins is None else short(last.margins.median)
+    domain, record = release.workload.domain, release.provenance
+    kept = kept_rows(domain, record)
+    only = "To the counts of the rows that were kept, noise is the only error added" if kept else _ONLY_ERROR
     return (
-        "The noise is the only error that the release adds, and its size is known exactly. It does not depend on how "
-        f"large a count is: in {_typical(last.order)}, 95 of 100 unbiased cells are within {margin} {noun(release)} of "
-        "the true count, be that 10 or 10,000. So large counts are exact in proportion, and small ones are not."
+        f"{only}, and its size is known exactly. It does not depend on how large a count is: in "
+        f"{_typical(last.order)}, 95 of 100 unbiased cells are within {margin} {noun(release)} of "
+        f"{covered(domain, record)}, be that 10 or 10,000. So large counts are exact in proportion, and small ones are "
+        f"not. {kept}".rstrip()
     )
 
 
@@ -240,23 +252,3 @@ def reuse(release: Release) -> list[str]:
         "The folder of the release holds every table, the noisy measurements, the codebook and a record of the "
         "guarantee, in open formats. The licence is for the custodian of the data to state.",
     ]
-
-
-def record_rows(release: Release) -> list[tuple[str, str]]:
-    """Return the record of how the release was made, for specialists."""
-    rows = [("Tables by", release.method), ("Workload", repr(release.workload))]
-    record, solution = release.provenance, release.solution
-    if record is not None:
-        rows += [
-            ("Mechanism", record.mechanism),
-            ("Guarantee", f"ρ-zCDP with ρ = {record.rho}"),
-            ("Stated as", f"(ε, δ) = ({record.epsilon!r}, {record.delta!r})"),
-            ("Neighbours", record.neighbours),
-            ("Contributions", f"{record.contributions:,}, {record.contributions_bounded}"),
-            ("Sampler", record.sampler),
-            ("Private noise", "yes" if record.private else "NO"),
-            ("Measured by", f"margrave {record.version}"),
-        ]
-    if solution is not None:
-        rows += [("Solver", f"{solution.status.value}; {solution.steps:,} rounds, relative gap {solution.gap:.1e}")]
-    return rows

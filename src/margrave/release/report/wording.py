@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
@@ -20,6 +21,11 @@ def order_name(order: int) -> str:
 def counted(count: int, noun: str) -> str:
     """Return ``1 table`` or ``1,234 tables``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Return ``a``, ``a and b`` or ``a, b and c``."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def whole(value: float) -> str:
@@ -47,7 +53,8 @@ def percent(share: float) -> str:
 
 def rounded_up(value: float, digits: int = 4) -> str:
     """Return a number to so many digits, rounded up: what is promised must not look better than it is."""
-    number = Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(value)
+    # The shortest decimal that reads back as the float: 0.1 is 0.1, though the float is a trifle more.
+    number = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
     return f"{number.normalize():,f}" if 1e-4 <= value < 1e15 else f"{float(number):.{digits}g}"
 
 
@@ -61,10 +68,21 @@ def power_of_ten(value: float) -> str:
     return power if leading == "1" else f"{leading} × {power}"
 
 
+def power_of_ten_above(value: float) -> str:
+    """Return a positive number to one digit, rounded up, as people write it: 9 × 10⁻⁵."""
+    return power_of_ten(float(Context(prec=1, rounding=ROUND_CEILING).create_decimal(repr(float(value)))))
+
+
 def equal_or_near(symbol: str, value: Fraction) -> str:
     """Return ``ρ = 0.015``, or ``ρ ≈ 0.0149731`` where that is not all of the number."""
     text = shown_fraction(value)
     return f"{symbol} ≈ {text[1:]}" if text.startswith("≈") else f"{symbol} = {text}"
+
+
+def with_fraction(symbol: str, value: Fraction) -> str:
+    """Return ``ρ = 0.125``, or ``ρ ≈ 0.333333 (exactly 1/3)`` where the decimals are not all of the number."""
+    text = equal_or_near(symbol, value)
+    return text if Fraction(text.split()[-1]) == value else f"{text} (exactly {value})"
 
 
 def one_in(probability: float) -> str:

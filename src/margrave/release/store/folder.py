@@ -60,6 +60,26 @@ def checked_target(folder: str | os.PathLike[str]) -> Path:
     return path
 
 
+def require_folder(folder: str | os.PathLike[str]) -> Path:
+    """Return the path of a folder that is there; what an interrupted replacement has left of one that is not, is named.
+
+    Parameters
+    ----------
+    folder
+        The folder of a release.
+    """
+    path = Path(folder)
+    if path.is_dir():
+        return path
+    kept = interrupted(path)
+    if kept is None:
+        raise StoreError(f"there is no folder {path}; give the folder of a release")
+    raise StoreError(
+        f"there is no folder {path}, but an interrupted replacement has left the release that was there as {kept}; "
+        "rename it back, or save again"
+    )
+
+
 def list_files(folder: Path) -> Iterator[str]:
     """Iterate over everything in a folder that is no folder, as relative paths with ``/``; hidden names left out."""
     for place, folders, files in os.walk(folder, onerror=_raise):

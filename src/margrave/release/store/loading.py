@@ -1,12 +1,14 @@
-"""Load a release: every file is checked against the manifest, and what it says against the others, before its use."""
+"""Load a release: every file is checked against the manifest, and what it says against the others, before its use.
+
+Documents (the pages for readers, a report, whatever the publisher added) are not needed for the numbers: a release
+whose report was lost is still a release. What is wrong with them is said by `inspection.verify`, and refused if
+asked for.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-import struct
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +20,7 @@ from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import thread_count
 from margrave.domain import Domain
-from margrave.errors import MargraveError, StoreError
+from margrave.errors import DamageError, MargraveError, StoreError
 from margrave.measurements import Measurements
 from margrave.measurements.archive import read_archive
 from margrave.memory import require_memory
@@ -27,34 +29,21 @@ from margrave.reconstruction.nonnegative import Solution, Status
 from margrave.release.reconstruct import METHODS
 from margrave.release.release import Release
 from margrave.release.store import paperwork
-from margrave.release.store.folder import interrupted
-from margrave.release.store.manifest import Manifest, read_document, read_manifest
-from margrave.release.store.saving import OWN_FILES, SUBTABLES, SUBTABLES_SCHEMA, unlisted_tables
+from margrave.release.store.damage import UNREADABLE, damage, remedied
+from margrave.release.store.folder import require_folder
+from margrave.release.store.manifest import MEASUREMENTS, Manifest, read_document, read_manifest
+from margrave.release.store.remedies import remedy
+from margrave.release.store.saving import SUBTABLES, SUBTABLES_SCHEMA, unlisted_tables
 from margrave.release.store.tables import read_counts
-from margrave.release.store.verification import check_archive, check_content, check_listing
+from margrave.release.store.verification import check_archive, check_content, listing_faults
 from margrave.workload import Workload
 
 Progress = Callable[[int, int], None]
 
 _MOST_PRIVACY_BYTES = 2**28
-# What reading a file of any content may raise; all of it means damage, and none of it may reach the caller.
-_DAMAGE = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
-def load(folder: str | os.PathLike[str], *, progress: Progress | None = None) -> Release:
+def load(folder: str | os.PathLike[str], *, strict: bool = False, progress: Progress | None = None) -> Release:
     """Return the release of a folder, once it is known to be what was saved.
 
     All tables, estimates and standard errors are those of the release that was saved. Nothing in the folder is
@@ -64,33 +53,34 @@ def load(folder: str | os.PathLike[str], *, progress: Progress | None = None) ->
     ----------
     folder
         A folder that `Release.save` has written.
+    strict
+        Refuse damage to documents too, on which no number hangs: README.md, csvw-metadata.json, a report.
     progress
         Called with the number of tables read and the number of all tables.
     """
+    root = require_folder(folder)
     try:
-        root = Path(folder)
-        if not root.is_dir():
-            raise _missing(root)
-        return _load(root, read_manifest(root), progress)
+        return _load(root, read_manifest(root), strict=strict, progress=progress)
+    except DamageError as error:
+        raise remedied(error, remedy(root)) from error
     except MargraveError:
         raise
-    except _DAMAGE as error:
+    except UNREADABLE as error:
         reason = str(error) or type(error).__name__
-        raise StoreError(f"{os.fspath(folder)!r} cannot be loaded ({reason}); get the release again") from error
+        raise remedied(damage(f"{str(root)!r} cannot be loaded ({reason})"), remedy(root)) from error
 
 
-def _load(root: Path, manifest: Manifest, progress: Progress | None) -> Release:
+def _load(root: Path, manifest: Manifest, *, strict: bool, progress: Progress | None) -> Release:
     """Return the release that a folder holds by its manifest."""
     if manifest.method not in METHODS:
         known = ", ".join(METHODS)
         raise StoreError(f"{root} was made by {manifest.method!r}, this margrave knows {known}; upgrade it")
-    for name in OWN_FILES:
-        if name not in manifest.files and not (root / name).is_file():
-            raise StoreError(f"{root / name} is missing; get the release again")
-    check_listing(root, manifest)
+    for name, fault in listing_faults(root, manifest):
+        if strict or manifest.needs(name):
+            raise fault
     tables = {entry.file for entry in manifest.tables}
     for name, entry in manifest.files.items():
-        if name not in tables:
+        if name not in tables and (strict or manifest.needs(name)):
             check_content(root, name, entry)
     workload = _workload(root, manifest)
     layout = Layout.of(workload.domain.shape, workload.positions)
@@ -111,41 +101,30 @@ def _load(root: Path, manifest: Manifest, progress: Progress | None) -> Release:
     )
 
 
-def _missing(root: Path) -> StoreError:
-    """Return the error for a folder that is not there, with what an interrupted replacement has left of it."""
-    kept = interrupted(root)
-    if kept is None:
-        return StoreError(f"there is no folder {root}; give the folder of a release")
-    return StoreError(
-        f"there is no folder {root}, but an interrupted replacement has left the release that was there as {kept}; "
-        "rename it back, or save again"
-    )
-
-
 def _workload(root: Path, manifest: Manifest) -> Workload:
     """Return the workload of the manifest over the domain of domain.json."""
     domain = Domain.read(root / "domain.json")
     sets = [entry.attributes for entry in manifest.tables]
     workload = Workload(domain, sets, weights=[entry.weight for entry in manifest.tables])
     if workload.sets != tuple(sets):
-        raise StoreError(f"{root} is damaged: its manifest does not list each table once; get the release again")
+        raise damage(f"{root} is damaged: its manifest does not list each table once")
     for entry in manifest.tables:
         if entry.cells != domain.cells(entry.attributes):
-            raise StoreError(f"{root / entry.file} is damaged: domain.json has other sizes; get the release again")
+            raise damage(f"{root / entry.file} is damaged: domain.json has other sizes")
     return workload
 
 
 def _require_memory(root: Path, layout: Layout, workload: Workload) -> None:
     """Refuse a release that the machine cannot hold: the counts, the estimates and the measurements."""
-    needed = 16 * layout.cells + (root / "measurements.npz").stat().st_size
+    needed = 16 * layout.cells + (root / MEASUREMENTS).stat().st_size
     named = [(" × ".join(names) or "total", 8 * workload.domain.cells(names)) for names in workload.largest(3)]
     require_memory(needed, f"the release in {root}", named, advice="read single tables from its Parquet files")
 
 
 def _measurements(root: Path, domain: Domain) -> Measurements:
     """Return the measurements, which must be over the domain of domain.json."""
-    check_archive(root / "measurements.npz")
-    measurements = Measurements.load(root / "measurements.npz")
+    check_archive(root / MEASUREMENTS)
+    measurements = Measurements.load(root / MEASUREMENTS)
     if measurements.domain != domain:
         raise StoreError(f"{root} is damaged: measurements.npz and domain.json differ; get the release again")
     return measurements
@@ -160,7 +139,7 @@ def _subtables(root: Path, layout: Layout, workload: Workload) -> Floats:
     inside = list(unlisted_tables(layout, frozenset(workload.positions)))
     cells = sum(math.prod(layout.shape(table)) for table in inside)
     if counts.shape != (cells,) or counts.dtype != np.float64 or not np.isfinite(counts).all():
-        raise StoreError(f"{file} is damaged: it does not hold the {cells:,} counts it should; get the release again")
+        raise damage(f"{file} is damaged: it does not hold the {cells:,} counts it should")
     begin = 0
     for table in inside:
         view = layout.view(marginals, table)
@@ -202,6 +181,4 @@ def _solution(root: Path, manifest: Manifest, marginals: Floats) -> Solution | N
         gap, violation, lift = (float(reported[name]) for name in ("gap", "violation", "lift"))
         return Solution(marginals, np.empty(0), status, gap, int(reported["steps"]), violation, lift)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise StoreError(
-            f"{root} is damaged: its solution is no report of the solver ({error}); get the release again"
-        ) from error
+        raise damage(f"{root} is damaged: its solution is no report of the solver ({error})") from error

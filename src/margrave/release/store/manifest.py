@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,15 @@ from typing import Any
 
 from margrave.codebook import parse_object
 from margrave.errors import DomainError, StoreError
+from margrave.release.store.damage import damage
 
 Names = tuple[str, ...]
 
-MANIFEST = "manifest.json"
+MANIFEST, MEASUREMENTS, TABLES = "manifest.json", "measurements.npz", "tables"
+# What the folder holds beside the tables. On these files the numbers hang,
+_NEEDED = ("domain.json", MANIFEST, MEASUREMENTS, "privacy.json", "subtables.npz")
+# and with these they are all that no document of the caller may be called.
+OWN_FILES = ("README.md", "csvw-metadata.json", *_NEEDED)
 KIND, SCHEMA = "release", 1
 # The manifest of a million tables has less; a larger one is not read into memory.
 _MOST_BYTES = 2**29
@@ -89,6 +95,10 @@ class Manifest:
     tables: tuple[TableEntry, ...]
     files: Mapping[str, FileEntry]
 
+    def needs(self, name: str) -> bool:
+        """Tell whether numbers, or what is promised about them, hang on a file; others are documents for readers."""
+        return name in _NEEDED or name.startswith(f"{TABLES}/")
+
     def to_json(self) -> str:
         """Return the text of the manifest."""
         values = (KIND, SCHEMA, self.version, self.created, self.method, self.solution)
@@ -101,6 +111,8 @@ class Manifest:
 
 def read_manifest(folder: Path) -> Manifest:
     """Return the manifest of a folder, or say why it is not one of a release."""
+    if (folder / MEASUREMENTS).is_file() and not os.path.lexists(folder / MANIFEST):
+        raise damage(f"{folder / MANIFEST} is missing")
     document = read_document(folder / MANIFEST, _MOST_BYTES)
     if document.get("margrave") != KIND:
         raise StoreError(f"{folder} holds {document.get('margrave')!r}, not a release; give the folder of a release")
@@ -114,7 +126,7 @@ def read_manifest(folder: Path) -> Manifest:
             raise ValueError("its checksum is wrong")
         return _parsed(document)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise StoreError(f"{folder / MANIFEST} is damaged ({error}); get the release again") from error
+        raise damage(f"{folder / MANIFEST} is damaged ({error})") from error
 
 
 def read_document(file: Path, most_bytes: int) -> dict[str, Any]:
@@ -126,9 +138,9 @@ def read_document(file: Path, most_bytes: int) -> dict[str, Any]:
             raise StoreError(f"{file} is larger than {most_bytes:,} bytes; margrave did not write it")
         return parse_object(file.read_bytes().decode())
     except UnicodeDecodeError as error:
-        raise StoreError(f"{file} is damaged: not UTF-8 at byte {error.start}; get the release again") from None
+        raise damage(f"{file} is damaged: not UTF-8 at byte {error.start}") from None
     except DomainError as error:
-        raise StoreError(f"{file} is damaged: {str(error).split(';')[0]}; get the release again") from error
+        raise damage(f"{file} is damaged: {str(error).split(';')[0]}") from error
     except OSError as error:
         raise StoreError(f"{file} cannot be read ({error.strerror}); give the folder of a release") from error
 

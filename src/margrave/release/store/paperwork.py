@@ -1,4 +1,4 @@
-"""The papers of a release: how private it is (privacy.json), what the columns mean (CSVW), and a page for readers."""
+"""The papers of a release: how private it is (privacy.json), and what the columns mean (CSVW)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from urllib.parse import quote
 from margrave.domain import Domain
 from margrave.errors import StoreError
 from margrave.measurements import Provenance
+from margrave.release.rows import is_enforced, rows_spoken
 from margrave.release.store.manifest import TableEntry
 from margrave.release.store.names import safe_word
+from margrave.release.store.readme import spoken
 from margrave.release.store.tables import MEASURES
 
 # What a privacy statement cannot do without; everything else that a provenance knows is compared where it is there.
@@ -55,19 +57,16 @@ def statement(provenance: Provenance | None) -> str:
         return _UNKNOWN
     if not provenance.private:
         return _SEEDED
-    bound = "which was enforced" if provenance.contributions_bounded == "enforced" else "as the publisher declared"
+    rows = rows_spoken(provenance)
+    declared = f"who has at most {rows} in the table (as the publisher declared)"
+    person = f"of whom at most {rows} were counted (which was enforced)" if is_enforced(provenance) else declared
     epsilon, delta = shown_above(provenance.epsilon), shown_above(provenance.delta)
     return (
         f"Made by the mechanism {provenance.mechanism!r} with exact random noise. It is differentially private for one "
-        f"person more or less who has at most {rows_spoken(provenance)} in the table ({bound}): ε = {epsilon} at "
-        f"δ = {delta}, from ρ = {shown_above(rho_above(provenance.rho))} of zero-concentrated differential privacy "
+        f"person more or less {person}: ε = {epsilon} at δ = {delta}, "
+        f"from ρ = {shown_above(rho_above(provenance.rho))} of zero-concentrated differential privacy "
         "(all rounded up). Everything after the noise is post-processing and costs nothing."
     )
-
-
-def rows_spoken(provenance: Provenance) -> str:
-    """Return the most rows of one person in words."""
-    return "one row" if provenance.contributions == 1 else f"{provenance.contributions:,} rows"
 
 
 def privacy_document(provenance: Provenance | None) -> dict[str, Any]:
@@ -106,30 +105,6 @@ def csvw_document(domain: Domain, tables: Sequence[TableEntry], title: str) -> d
     }
 
 
-def readme(domain: Domain, tables: Sequence[TableEntry], method: str, provenance: Provenance | None, date: str) -> str:
-    """Return the page for readers, as Markdown."""
-    what = {
-        "lnn": "non-negative counts that agree with each other in every sum",
-        "mle": "the unbiased estimate itself, which may be negative",
-        "trunc": "the unbiased estimate with negative counts set to zero; tables do not agree with each other",
-        "trunc+rescale": "the unbiased estimate with negative counts set to zero, scaled to the estimated total; "
-        "tables do not agree with each other",
-    }.get(method, f"by the method {method}")
-    adaptive = provenance is not None and provenance.adaptive
-    shown = "\n".join(f"- `{table.file}`: {_spoken(table)}" for table in tables[:_MOST_SHOWN])
-    hidden = len(tables) - _MOST_SHOWN
-    more = f"\n- … and {hidden:,} more, listed in `manifest.json`" if hidden > 0 else ""
-    return _README.format(
-        description=domain.description or "Cross-tabulations with noise that protects the people in them.",
-        privacy=statement(provenance),
-        count=what,
-        interval=_ADAPTIVE if adaptive else _INTERVAL,
-        tables=shown + more,
-        first=tables[0].file,
-        date=date,
-    )
-
-
 def as_json(document: Mapping[str, Any]) -> str:
     """Return a document as text for people and programs."""
     return json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
@@ -148,7 +123,7 @@ def _csvw_table(domain: Domain, table: TableEntry) -> dict[str, Any]:
     columns += [_csvw_measure(name, table.attributes, taken) for name in MEASURES]
     schema: dict[str, Any] = {"columns": columns, "primaryKey": keys} if keys else {"columns": columns}
     kind = {} if table.csv is not None else {"dc:format": "application/vnd.apache.parquet"}
-    return {"url": quote(table.csv or table.file), **kind, "dc:title": _spoken(table), "tableSchema": schema}
+    return {"url": quote(table.csv or table.file), **kind, "dc:title": spoken(table), "tableSchema": schema}
 
 
 def _csvw_attribute(domain: Domain, name: str, key: str) -> dict[str, Any]:
@@ -172,63 +147,3 @@ def _csvw_name(name: str, place: int, taken: set[str]) -> str:
         key += "_"
     taken.add(key)
     return key
-
-
-def _spoken(table: TableEntry) -> str:
-    return " × ".join(table.attributes) or "the total"
-
-
-_MOST_SHOWN = 20
-_INTERVAL = (
-    "`ci_low` to `ci_high` covers the true count in 95 of 100 such releases; its ends are rounded inwards to whole\n"
-    "numbers and not below 0. It belongs to `estimate`, not to `count`. Where it is empty, the measurements do not\n"
-    "determine the table, or their noise is not Gaussian."
-)
-_ADAPTIVE = (
-    "There are no intervals: which tables were measured depended on earlier noise, and an interval that ignores this\n"
-    "would be wrong. The columns `std_error`, `ci_low` and `ci_high` are empty."
-)
-_README = """# Cross-tabulations
-
-{description}
-
-## How private it is
-
-{privacy}
-
-`privacy.json` has every number, exactly.
-
-## What is here
-
-{tables}
-
-Each table is in tidy long form, one row a cell: one column for each attribute, then
-
-- `count`: {count};
-- `estimate`: the unbiased estimate, right on average and the one to add up or average over many cells;
-- `std_error`: how far, typically, the estimate is from the true count;
-- `ci_low`, `ci_high`: an interval for the true count.
-
-{interval}
-
-Parquet is read by pandas, Polars, R (arrow), DuckDB and others:
-
-    import pandas as pd
-    pd.read_parquet("{first}")
-
-and the whole release, with queries and any sub-table, by margrave:
-
-    import margrave as mg
-    release = mg.load(".")
-
-`domain.json` says what the categories mean, `csvw-metadata.json` says the same of the columns for programs that know
-the W3C's CSV on the Web. `measurements.npz` and `subtables.npz` hold the noisy measurements and the smaller tables, as
-plain numpy arrays; `manifest.json` lists all files with their SHA-256 checksums, which `mg.load` verifies. Take nothing
-out of this folder and put nothing in.
-
-## How to cite
-
-Name the publisher, the title, the date of the release ({date}) and the `checksum` in `manifest.json`, which no other
-release has. The tables were made with margrave, after Mullins et al., *Efficient and Private Marginal Reconstruction
-with Local Non-Negativity* (arXiv:2410.01091).
-"""

@@ -6,7 +6,7 @@ What a release is, is said here by protocols, so that `margrave.Release` can sav
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,9 +24,20 @@ from margrave.measurements.archive import write_archive
 from margrave.reconstruction.losses import Estimates
 from margrave.reconstruction.nonnegative import Solution
 from margrave.release.store import paperwork
+from margrave.release.store.documents import checked_documents, require_outside, require_text
 from margrave.release.store.folder import checked_target, list_files, new_folder, sync
-from margrave.release.store.manifest import KIND, MANIFEST, FileEntry, Manifest, TableEntry, read_document
+from margrave.release.store.manifest import (
+    KIND,
+    MANIFEST,
+    MEASUREMENTS,
+    TABLES,
+    FileEntry,
+    Manifest,
+    TableEntry,
+    read_document,
+)
 from margrave.release.store.names import table_stems
+from margrave.release.store.readme import readme
 from margrave.release.store.tables import write_csv, write_parquet
 from margrave.release.store.verification import checksum
 from margrave.workload import Workload
@@ -38,16 +49,6 @@ Progress = Callable[[int, int], None]
 
 SUBTABLES, SUBTABLES_SCHEMA = "subtables", 1
 _MOST_MANIFEST_BYTES = 2**29
-# What the folder holds beside the tables; no document of the caller may take their places.
-OWN_FILES = (
-    "README.md",
-    "csvw-metadata.json",
-    "domain.json",
-    MANIFEST,
-    "measurements.npz",
-    "privacy.json",
-    "subtables.npz",
-)
 
 
 class SavedTable(Protocol):
@@ -108,6 +109,7 @@ def save(
     overwrite: bool = False,
     csv: bool = False,
     documents: Mapping[str, str] | None = None,
+    title: str | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Write a release to a folder, which is there as a whole in the end or, on failure, not at all.
@@ -124,21 +126,27 @@ def save(
         Write each table as CSV too, beside its Parquet file.
     documents
         Further texts to put into the folder, by file name, such as a report; they get a checksum too.
+    title
+        What the release is called, for the heading of its README.
     progress
         Called with the number of tables written and the number of all tables.
     """
     target = require_target(folder, overwrite=overwrite)
     measurements = release.measurements
+    if release.workload.domain.unreviewed:
+        raise StoreError("the domain is a draft that nobody has reviewed, and would be published; review it first")
     if measurements is None:
         raise StoreError("the release has no measurements, without which no error bar can be checked; reconstruct it")
-    texts = _checked_documents(documents or {})
+    texts = checked_documents(documents or {})
+    if title is not None:
+        require_text(title, "the title")
     created = datetime.now(UTC).isoformat(timespec="seconds")
     tables = _entries(release.workload, csv=csv)
     with new_folder(target) as draft:
-        (draft / "tables").mkdir()
-        measurements.save(draft / "measurements.npz")
+        (draft / TABLES).mkdir()
+        measurements.save(draft / MEASUREMENTS)
         _write_subtables(release, draft / "subtables.npz")
-        for name, text in {**_papers(release, tables, created), **texts}.items():
+        for name, text in {**_papers(release, tables, created, title, texts), **texts}.items():
             (draft / name).write_text(text, encoding="utf-8", newline="\n")
         files = {name: _settled(draft / name) for name in list_files(draft)}
         files |= _write_tables(release, draft, tables, progress)
@@ -165,6 +173,7 @@ def require_target(folder: str | os.PathLike[str], *, overwrite: bool) -> Path:
         Whether a release that is there may be replaced.
     """
     target = checked_target(folder)
+    require_outside(target)
     if os.path.lexists(target):
         _check_replaceable(target, overwrite=overwrite)
     if not os.access(target.parent, os.W_OK | os.X_OK):
@@ -196,28 +205,14 @@ def _check_replaceable(target: Path, *, overwrite: bool) -> None:
         raise StoreError(f"{target / name} is not part of the release there and would be lost; move it elsewhere")
 
 
-def _checked_documents(documents: Mapping[str, str]) -> dict[str, str]:
-    """Return the caller's documents if their names are plain and free."""
-    taken = {name.casefold() for name in OWN_FILES}
-    for name in documents:
-        plain = name.isascii() and name.replace(".", "").replace("-", "").replace("_", "").isalnum()
-        if not plain or name.startswith(".") or name.casefold() in taken | {"tables"}:
-            raise StoreError(
-                f"a document cannot be called {name!r}; use ASCII letters, digits, '-', '_' and '.', and no name that "
-                f"the release has itself ({', '.join(OWN_FILES)})"
-            )
-        taken.add(name.casefold())
-    return dict(documents)
-
-
 def _entries(workload: Workload, *, csv: bool) -> tuple[TableEntry, ...]:
     """Return, for each table of the workload, where it goes."""
     stems = table_stems(workload.domain, workload.sets)
     return tuple(
         TableEntry(
             attributes=names,
-            file=f"tables/{stem}.parquet",
-            csv=f"tables/{stem}.csv" if csv else None,
+            file=f"{TABLES}/{stem}.parquet",
+            csv=f"{TABLES}/{stem}.csv" if csv else None,
             weight=weight,
             cells=workload.domain.cells(names),
         )
@@ -225,13 +220,25 @@ def _entries(workload: Workload, *, csv: bool) -> tuple[TableEntry, ...]:
     )
 
 
-def _papers(release: Saveable, tables: tuple[TableEntry, ...], created: str) -> dict[str, str]:
+def _papers(
+    release: Saveable, tables: tuple[TableEntry, ...], created: str, title: str | None, documents: Iterable[str]
+) -> dict[str, str]:
     """Return the texts of the folder by file name."""
     domain, provenance = release.workload.domain, release.provenance
-    title = f"{len(tables):,} cross-tabulations of {', '.join(domain.attributes)}"
+    spoken = title or f"{len(tables):,} cross-tabulations of {', '.join(domain.attributes)}"
+    page = readme(
+        domain,
+        tables,
+        release.method,
+        provenance,
+        privacy=paperwork.statement(provenance),
+        date=created[:10],
+        title=title,
+        documents=documents,
+    )
     return {
-        "README.md": paperwork.readme(domain, tables, release.method, provenance, created[:10]),
-        "csvw-metadata.json": paperwork.as_json(paperwork.csvw_document(domain, tables, title)),
+        "README.md": page,
+        "csvw-metadata.json": paperwork.as_json(paperwork.csvw_document(domain, tables, spoken)),
         "domain.json": domain.to_json(),
         "privacy.json": paperwork.as_json(paperwork.privacy_document(provenance)),
     }

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from margrave.algebra.kernels import Floats
 from margrave.domain import Domain
-from margrave.errors import StoreError
 from margrave.release.frames import distinct
+from margrave.release.store.damage import damage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,9 +92,9 @@ def read_counts(file: Path, domain: Domain, names: Names, *, negative: bool) -> 
             _check_labels(file, table.column(axis), shape, axis, distinct(domain[name].categories))
         counts: Floats = table.column(len(names)).to_numpy().astype(np.float64, copy=False)
     if not np.isfinite(counts).all():
-        raise StoreError(f"{file} is damaged: a count is missing or no finite number; get the release again")
+        raise damage(f"{file} is damaged: a count is missing or no finite number")
     if not negative and (counts < 0).any():
-        raise StoreError(f"{file} is damaged: a count is negative, which its method rules out; get the release again")
+        raise damage(f"{file} is damaged: a count is negative, which its method rules out")
     return counts.reshape(shape)
 
 
@@ -117,17 +117,17 @@ def _check_outline(
 
     outline, schema = parquet.metadata, parquet.schema_arrow
     if outline.num_rows != cells:
-        raise StoreError(f"{file} is damaged: {outline.num_rows:,} rows, not {cells:,}; get the release again")
+        raise damage(f"{file} is damaged: {outline.num_rows:,} rows, not {cells:,}")
     wanted = len(names) + len(MEASURES)
     if len(schema) != wanted or outline.num_columns != wanted or tuple(schema.names[: len(names)]) != names:
-        raise StoreError(f"{file} is damaged: its columns are not those of the table; get the release again")
+        raise damage(f"{file} is damaged: its columns are not those of the table")
     if len(set(schema.names)) != wanted or schema.field(len(names)).type != pa.float64():
-        raise StoreError(f"{file} is damaged: its counts are no column of numbers; get the release again")
+        raise damage(f"{file} is damaged: its counts are no column of numbers")
     for group in range(outline.num_row_groups):
         for place in range(len(names) + 1):
             column = outline.row_group(group).column(place)
             if not 0 <= column.total_uncompressed_size <= 9 * cells + labels + _LARGEST_OVERHEAD:
-                raise StoreError(f"{file} is damaged: a column claims more than it can hold; get the release again")
+                raise damage(f"{file} is damaged: a column claims more than it can hold")
 
 
 def _check_labels(file: Path, column: pa.ChunkedArray, shape: tuple[int, ...], axis: int, categories: Names) -> None:
@@ -140,10 +140,10 @@ def _check_labels(file: Path, column: pa.ChunkedArray, shape: tuple[int, ...], a
     begin = 0
     for chunk in column.chunks:
         if not pa.types.is_dictionary(chunk.type) or chunk.null_count or chunk.dictionary.null_count:
-            raise StoreError(f"{file} is damaged: its labels are no categories; get the release again")
+            raise damage(f"{file} is damaged: its labels are no categories")
         codes = _codes(chunk.dictionary.to_pylist(), categories)
         if not np.array_equal(codes[chunk.indices.to_numpy()], expected[begin : begin + len(chunk)]):
-            raise StoreError(f"{file} is damaged: its labels are not those of domain.json; get the release again")
+            raise damage(f"{file} is damaged: its labels are not those of domain.json")
         begin += len(chunk)
 
 
@@ -161,7 +161,7 @@ def _damage_named(file: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, MemoryError) as error:
-        raise StoreError(f"{file} is damaged ({_first_line(error)}); get the release again") from error
+        raise damage(f"{file} is damaged ({_first_line(error)})") from error
 
 
 def _first_line(error: BaseException) -> str:

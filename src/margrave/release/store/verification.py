@@ -6,6 +6,7 @@ import hashlib
 import math
 import stat
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -13,8 +14,9 @@ import numpy as np
 from numpy.lib import format as npy
 
 from margrave.errors import StoreError
+from margrave.release.store.damage import damage
 from margrave.release.store.folder import list_files
-from margrave.release.store.manifest import MANIFEST, FileEntry, Manifest
+from margrave.release.store.manifest import MANIFEST, OWN_FILES, FileEntry, Manifest
 
 
 def checksum(file: Path) -> FileEntry:
@@ -24,27 +26,31 @@ def checksum(file: Path) -> FileEntry:
         return FileEntry(stream.tell(), digest)
 
 
-def check_listing(folder: Path, manifest: Manifest) -> None:
-    """Refuse a folder that lacks a file, or has one that its manifest does not know, or one of another size."""
+def listing_faults(folder: Path, manifest: Manifest) -> Iterator[tuple[str, StoreError]]:
+    """Iterate over the files that a folder lacks, has too many, or has in another size, each with what is wrong."""
     present = {name for name in list_files(folder) if name != MANIFEST}
-    for name in sorted(manifest.files.keys() - present):
-        raise StoreError(f"{folder / name} is missing; get the release again")
-    for name in sorted(present - manifest.files.keys()):
-        raise StoreError(f"{folder / name} is not part of the release; take it out of the folder")
-    for name, entry in manifest.files.items():
+    listed = manifest.files.keys()
+    for name in sorted((listed | set(OWN_FILES)) - present - {MANIFEST}):
+        yield name, damage(f"{folder / name} is missing")
+    for name in sorted(present - listed):
+        yield name, StoreError(f"{folder / name} is not part of the release; take it out of the folder")
+    for name in (name for name in listed if name in present):
         found = (folder / name).lstat()
         if not stat.S_ISREG(found.st_mode):
-            raise StoreError(f"{folder / name} is a link or a device, not a file; get the release again")
-        if found.st_size != entry.bytes:
-            raise StoreError(
-                f"{folder / name} is damaged: {found.st_size:,} bytes, not {entry.bytes:,}; get the release again"
-            )
+            yield name, damage(f"{folder / name} is a link or a device, not a file")
+        elif found.st_size != manifest.files[name].bytes:
+            sizes = f"{found.st_size:,} bytes, not {manifest.files[name].bytes:,}"
+            yield name, damage(f"{folder / name} is damaged: {sizes}")
 
 
 def check_content(folder: Path, name: str, entry: FileEntry) -> None:
     """Refuse a file whose content is not what was written."""
-    if checksum(folder / name) != entry:
-        raise StoreError(f"{folder / name} is damaged: its checksum is wrong; get the release again")
+    try:
+        found = checksum(folder / name)
+    except OSError as error:
+        raise damage(f"{folder / name} cannot be read ({error.strerror})") from error
+    if found != entry:
+        raise damage(f"{folder / name} is damaged: its checksum is wrong")
 
 
 def check_archive(file: Path) -> None:
@@ -53,10 +59,10 @@ def check_archive(file: Path) -> None:
     with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
             if member.compress_type != zipfile.ZIP_STORED or member.file_size > size:
-                raise StoreError(f"{file} is damaged: {member.filename!r} is compressed; get the release again")
+                raise damage(f"{file} is damaged: {member.filename!r} is compressed")
             with archive.open(member) as stream:
                 if _array_bytes(stream) != member.file_size:
-                    raise StoreError(f"{file} is damaged: {member.filename!r} has a false shape; get the release again")
+                    raise damage(f"{file} is damaged: {member.filename!r} has a false shape")
 
 
 def _array_bytes(stream: IO[bytes]) -> int:

@@ -1,0 +1,46 @@
+"""The record of how a release was made, for specialists: words and decimals first, exact numbers after them."""
+
+from __future__ import annotations
+
+from margrave.measurements import Provenance
+from margrave.release.release import Release
+from margrave.release.report.statements import PRODUCTS, tables_spoken
+from margrave.release.report.wording import counted, power_of_ten, power_of_ten_above, rounded_up, with_fraction
+
+Rows = list[tuple[str, str]]
+
+# How the bound on a person's rows is known.
+_BOUNDED = {"declared": "as the custodian declared", "enforced": "enforced before counting"}
+
+
+def record_rows(release: Release) -> Rows:
+    """Return the record as names and texts."""
+    cells = counted(release.workload.cells, "cell")
+    rows = [
+        ("Tables", f"{tables_spoken(release)}; {cells} in all"),
+        ("Counts", f"{PRODUCTS[release.method][0]} ({release.method})"),
+    ]
+    if release.provenance is not None:
+        rows += _measured(release.provenance)
+    if release.solution is not None:
+        rows.append(("Solver", release.solution.status.value))
+        near = power_of_ten_above(release.solution.gap)
+        rows.append(
+            ("Its proof", f"within {near} of the best fit, in proportion, after {release.solution.steps:,} rounds")
+        )
+    return rows
+
+
+def _measured(record: Provenance) -> Rows:
+    """Return how the noise was drawn, and what was promised."""
+    bounded = _BOUNDED.get(record.contributions_bounded, record.contributions_bounded)
+    return [
+        ("Mechanism", record.mechanism),
+        ("Guarantee", f"zero-concentrated differential privacy, {with_fraction('ρ', record.rho)}"),
+        ("Stated as", f"ε = {rounded_up(record.epsilon, 6)} at δ = {power_of_ten(record.delta)}"),
+        ("Neighbours", record.neighbours),
+        ("Rows of a person", f"at most {record.contributions:,}, {bounded}"),
+        ("Sampler", record.sampler),
+        ("Private noise", "yes" if record.private else "NO"),
+        ("Measured by", f"margrave {record.version}"),
+    ]

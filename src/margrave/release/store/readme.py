@@ -1,0 +1,149 @@
+"""The page for readers of the folder of a release: README.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from margrave.domain import Domain
+from margrave.measurements import Provenance
+from margrave.release.rows import covered, kept_rows
+from margrave.release.store.manifest import TableEntry
+
+_MOST_SHOWN = 20
+_HEADING, _DESCRIPTION = "Cross-tabulations", "Cross-tabulations with noise that protects the people in them."
+_METHODS = {
+    "lnn": "non-negative counts that agree with each other in every sum",
+    "mle": "the unbiased estimate itself, which may be negative",
+    "trunc": "the unbiased estimate with negative counts set to zero; tables do not agree with each other",
+    "trunc+rescale": "the unbiased estimate with negative counts set to zero, scaled to the estimated total; "
+    "tables do not agree with each other",
+}
+_DOCUMENTS = {
+    "report.html": "what was released, how private and how exact it is, with tables to look at; opens in any browser",
+    "registry.yaml": "a draft entry for the registry of deployments of differential privacy",
+}
+_INTERVAL = (
+    "`ci_low` to `ci_high` covers {covered} in 95 of 100 such releases; its ends\n"
+    "are rounded inwards to whole numbers and not below 0. It belongs to `estimate`, not to `count`. Where it is\n"
+    "empty, the measurements do not determine the table, or their noise is not Gaussian."
+)
+_ADAPTIVE = (
+    "There are no intervals: which tables were measured depended on earlier noise, and an interval that ignores this\n"
+    "would be wrong. The columns `std_error`, `ci_low` and `ci_high` are empty."
+)
+_README = """# {heading}
+
+{description}
+
+## How private it is
+
+{privacy}
+
+`privacy.json` has every number, exactly.
+
+## What is here
+
+{files}
+
+Each table is in tidy long form, one row a cell: one column for each attribute, then
+
+- `count`: {count};
+- `estimate`: the unbiased estimate, right on average and the one to add up or average over many cells;
+- `std_error`: how far, typically, the estimate is from {covered};
+- `ci_low`, `ci_high`: an interval for {covered}.
+
+{interval}
+
+Parquet is read by pandas, Polars, R (arrow), DuckDB and others:
+
+    import pandas as pd
+    pd.read_parquet("{first}")
+
+and the whole release, with queries and any sub-table, by margrave:
+
+    import margrave as mg
+    release = mg.load(".")
+
+`domain.json` says what the categories mean, `csvw-metadata.json` says the same of the columns for programs that know
+the W3C's CSV on the Web. `measurements.npz` and `subtables.npz` hold the noisy measurements and the smaller tables, as
+plain numpy arrays; `manifest.json` lists all files with their SHA-256 checksums, which `mg.load` verifies wherever a
+number hangs on the file (`mg.load(".", strict=True)`: everywhere). Take nothing out of this folder and put nothing in.
+
+## How to cite
+
+Name the publisher, the title, the date of the release ({date}), the method (`{method}`) and the `sha256` of
+`measurements.npz` in `manifest.json`, which no other release has and which stays the same when a report is renewed. The
+tables were made with margrave, after Mullins et al., *Efficient and Private Marginal Reconstruction with Local
+Non-Negativity* (arXiv:2410.01091).
+"""
+
+
+def readme(
+    domain: Domain,
+    tables: Sequence[TableEntry],
+    method: str,
+    provenance: Provenance | None,
+    *,
+    privacy: str,
+    date: str,
+    title: str | None = None,
+    documents: Iterable[str] = (),
+) -> str:
+    """Return the page for readers, as Markdown.
+
+    Parameters
+    ----------
+    domain
+        The codebook.
+    tables
+        Where the tables are.
+    method
+        How they were made.
+    provenance
+        How the measurements were made; None for numbers from elsewhere.
+    privacy
+        How private the release is, in words.
+    date
+        When it was saved.
+    title
+        What it is called.
+    documents
+        Names of the further texts in the folder.
+    """
+    what = covered(domain, provenance)
+    adaptive = provenance is not None and provenance.adaptive
+    interval = _ADAPTIVE if adaptive else _INTERVAL.format(covered=what)
+    kept = kept_rows(domain, provenance)
+    return _README.format(
+        # A line break would end the heading.
+        heading=" ".join((title or _HEADING).split()) or _HEADING,
+        description=domain.description or _DESCRIPTION,
+        privacy=privacy,
+        files="\n".join([*_listed(documents), *_tables(tables)]),
+        count=_METHODS.get(method, f"by the method {method}"),
+        covered=what,
+        interval=f"{kept}\n\n{interval}" if kept else interval,
+        first=tables[0].file,
+        date=date,
+        method=method,
+    )
+
+
+def spoken(table: TableEntry) -> str:
+    """Return the attributes of a table in words."""
+    return " × ".join(table.attributes) or "the total"
+
+
+def _listed(documents: Iterable[str]) -> list[str]:
+    """Return a line for each document."""
+    return [f"- `{name}`: {_DOCUMENTS.get(name, 'put here by the publisher')}" for name in sorted(documents)]
+
+
+def _tables(tables: Sequence[TableEntry]) -> list[str]:
+    """Return a line for each table, not too many, and one about CSV if there is any."""
+    lines = [f"- `{table.file}`: {spoken(table)}" for table in tables[:_MOST_SHOWN]]
+    if len(tables) > _MOST_SHOWN:
+        lines.append(f"- … and {len(tables) - _MOST_SHOWN:,} more, listed in `manifest.json`")
+    if tables[0].csv is not None:
+        lines.append(f"- `{tables[0].csv}` and so on: the same tables as CSV")
+    return lines
