@@ -185,7 +185,7 @@ def test_a_spent_budget_is_exit_code_3(published):
 def test_a_name_that_is_too_long_for_the_measurements_is_refused_before_the_charge(survey):
     done = release(survey, "--ledger", "people.ledger", "--cap-rho", "1", out="o" * 245)
     assert (done.returncode, "is too long for a file" in done.stderr) == (2, True)
-    assert Ledger(survey / "people.ledger").spent == 0
+    assert not (survey / "people.ledger").exists()
     assert "is there already" in release(survey, out=".").stderr
 
 
@@ -196,7 +196,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_charge(survey):
     locked.chmod(0o500)
     done = release(survey, "--ledger", "people.ledger", "--cap-rho", "1", out="locked/release")
     assert done.returncode == 2
-    assert Ledger(survey / "people.ledger").spent == 0
+    assert not (survey / "people.ledger").exists()
 
 
 def test_a_full_disk_leaves_no_half_release_and_keeps_what_was_paid_for(survey):
@@ -267,6 +267,16 @@ def test_wrong_input_of_the_other_commands(published, words, message):
     assert done.returncode == 2
     assert (done.stderr.startswith("error: "), done.stderr.count("\n")) == (True, 1)
     assert message in done.stderr
+
+
+def test_the_report_of_a_folder_is_renewed_without_harm(survey):
+    assert release(survey, "--title", "First").returncode == 0
+    assert command("report", "release", "--title", "Second", folder=survey).returncode == 0
+    assert "Second" in (survey / "release" / "report.html").read_text(encoding="utf-8")
+    assert len(mg.load(survey / "release", strict=True).workload) == 6
+    done = command("report", "release", "--out", "release/other.html", folder=survey)
+    assert done.returncode == 2
+    assert command("export", "release", "--out", "release/csv", folder=survey).returncode == 2
 
 
 def test_report_and_export(published, tmp_path):

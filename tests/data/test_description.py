@@ -282,9 +282,7 @@ def test_types_of_columns(case, counting):
 def test_types_that_engines_do_not_compare_alike_are_fetched(column, attribute, expected):
     table, domain = pa.table({"x": column}), Domain([attribute])
     assert counted(Data(table), domain).tolist() == expected
-    with pytest.raises(
-        DataError, match=r"^column 'x' is of a type that engines do not compare as margrave"
-    ):
+    with pytest.raises(DataError, match=r"^column 'x' is of a type that engines do not compare as margrave"):
         counted(Data(table, counting="push-down"), domain)
 
 
@@ -292,9 +290,7 @@ def test_types_that_engines_do_not_compare_alike_are_fetched(column, attribute, 
 def test_more_values_than_an_engine_should_compare_a_row_with(many):
     table, domain = pa.table({"x": [1000]}), Domain([Attribute("x", **many)])
     assert counted(Data(table), domain)[1000] == 1
-    with pytest.raises(
-        DataError, match=r"^attribute 'x' has more than 1,000 values to compare each row with"
-    ):
+    with pytest.raises(DataError, match=r"^attribute 'x' has more than 1,000 values to compare each row with"):
         counted(Data(table, counting="push-down"), domain)
 
 

@@ -42,12 +42,14 @@ def export(
 
     Example:  margrave export release --form sdmx --agency STAT --dataflow TOWN --out release.csv
     """
+    from margrave.release.store.documents import require_outside
     from margrave.release.store.loading import load
 
     if os.path.lexists(out):
         raise JobError(f"{out} is there already; name another one with --out")
     if form is Form.SDMX and (agency is None or dataflow is None):
         raise JobError("sdmx needs --agency and --dataflow, the identifiers that the tables go by")
+    require_outside(out)
     release = load(folder)
     with progress() as begin:
         if form is Form.CSV:

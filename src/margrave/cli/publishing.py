@@ -89,8 +89,8 @@ class Wish:
         """Return the same for a program."""
         record, solution = release.provenance, release.solution
         return {
-            "folder": str(self.folder),
-            "report": str(self.folder / _REPORT) if self.report else None,
+            "folder": os.path.relpath(self.folder),
+            "report": os.path.relpath(self.folder / _REPORT) if self.report else None,
             "tables": len(release.workload),
             "method": release.method,
             "rho": None if record is None else float(record.rho),
@@ -137,5 +137,13 @@ def publish(noisy: Measurements, workload: Workload, wish: Wish, begin: Callable
         from margrave.release.report.page import report
 
         documents[_REPORT] = report(released, title=wish.title)
-    save(released, wish.folder, overwrite=wish.overwrite, csv=wish.csv, documents=documents, progress=begin("writing"))
+    save(
+        released,
+        wish.folder,
+        overwrite=wish.overwrite,
+        csv=wish.csv,
+        title=wish.title,
+        documents=documents,
+        progress=begin("writing"),
+    )
     return released
