@@ -29,6 +29,7 @@ _SCHEMES = ("auto", "paper", "noise")
 # Copies of the workload's tables that are held at once: the estimates and the tables, and for the solver its own.
 _ARRAYS = {"mle": 2.5, "trunc": 2.5, "trunc+rescale": 2.5, "lnn": 6.0}
 _MOST_STEPS = 20_000
+_TOLERANCE = 1e-4
 _DEFAULTS: dict[str, object] = {
     "weights": "auto",
     "eta": None,
@@ -84,8 +85,8 @@ def reconstruct(
         For "lnn": attribute sets whose residuals stay exactly at their estimates; [()] holds the total. By default
         none, and with weights "auto" the total, shrunk by its own noise (see ``reconstruction.automatic``).
     tolerance
-        For "lnn": when to stop, as relative duality gap; by default 1e-4, and 1e-3 where weights "auto" completed what
-        was never measured.
+        For "lnn": when to stop, as relative duality gap; by default 1e-4, and 1e-3 with weights "auto", which leave
+        less of a loss for the gap to be relative to.
     most_negative
         For "lnn": the most negative cell that the rounds may leave for the final lift to zero; any, by default, as long
         as the lift weighs little.
@@ -181,7 +182,7 @@ def _choice(
     given = _weights(domain, estimates, weights)
     if isinstance(given, str) and given == "auto":
         return automatic(estimates, hold=held, eta=eta)
-    return Choice(estimates, given, held or ())
+    return Choice(estimates, given, held or (), _TOLERANCE)
 
 
 def _weights(domain: Domain, estimates: Estimates, weights: Weights) -> str | float | Floats:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import margrave as mg
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
-from margrave.reconstruction.automatic import automatic, shrunk_total
+from margrave.reconstruction.automatic import TOLERANCE, automatic, shrunk_total
 from margrave.reconstruction.losses import Estimates
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
 from margrave.reconstruction.truncation import truncate_and_rescale
@@ -192,3 +192,14 @@ def test_the_error_is_below_that_of_the_published_weights_and_of_truncation(epsi
         rescaled.append(error(layout, truncate_and_rescale(layout, linear), truth))
     assert low <= np.mean(ours) / np.mean(paper) <= high
     assert np.mean(ours) < 0.7 * np.mean(rescaled)
+
+
+@pytest.mark.parametrize("epsilon", [0.31, 10.0])
+def test_a_stricter_solve_than_by_default_changes_the_error_by_next_to_nothing(epsilon):
+    layout = Layout.of((20, 7, 15, 12, 2, 3), list(combinations(range(6), 3)))
+    truth = count_tables(layout, town(20_000, 4))
+    estimates = noisy_tables(layout, truth, epsilon, 0)
+    by_default = solve(estimates, tolerance=TOLERANCE)
+    strict = solve(estimates, tolerance=1e-6)
+    assert by_default.steps < strict.steps
+    assert error(layout, by_default.marginals, truth) == pytest.approx(error(layout, strict.marginals, truth), rel=2e-3)
