@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from margrave.algebra.kernels import Floats
 from margrave.errors import ExperimentError, suggestion
+from margrave.experiments.published import published_tables
 from margrave.measurements import Measurements
 from margrave.planning.plan import Plan, plan
 from margrave.privacy.budget import Budget
 from margrave.release.reconstruct import reconstruct
-from margrave.release.release import Release
 from margrave.workload import Workload
 
 RESIDUAL_PLANNER, MWEM = "residual-planner", "mwem"
@@ -36,7 +38,7 @@ class Method:
     colour
         Its colour in figures; all of them can be told apart by colour-blind people.
     options
-        What `reconstruct` is told.
+        What `reconstruct` is told; nothing for the methods that have a function of their own.
     plan
         Which plan the measurements are made by (ResidualPlanner only).
     """
@@ -48,13 +50,22 @@ class Method:
     plan: str = PAPER_PLAN
 
 
-def _experiment(base: str, paper: Mapping[str, Any], *others: Method) -> dict[str, Method]:
+@dataclass(frozen=True, eq=False)
+class Applied:
+    """What a method gave: the tables of the workload's closure, and how the non-negative solver came to them."""
+
+    marginals: Floats
+    steps: int = 0
+    gap: float = math.nan
+
+
+def _experiment(base: str, *others: Method) -> dict[str, Method]:
     """Return the methods of an experiment, in the order of figures and tables."""
     methods = (
         Method("mle", base, "#6B7280", {"method": "mle"}),
         Method("trunc", "Trunc", "#CC79A7", {"method": "trunc"}),
         Method("trunc+rescale", "Trunc+Rescale", "#E69F00", {"method": "trunc+rescale"}),
-        Method(PAPER, "GReM-LNN (paper)", "#56B4E9", {"method": "lnn", "weights": "paper", **paper}),
+        Method(PAPER, "GReM-LNN (paper)", "#56B4E9"),
         Method(OURS, "margrave", "#0072B2", _OURS),
     )
     return {method.key: method for method in (*methods, *others)}
@@ -63,10 +74,9 @@ def _experiment(base: str, paper: Mapping[str, Any], *others: Method) -> dict[st
 METHODS: dict[str, dict[str, Method]] = {
     RESIDUAL_PLANNER: _experiment(
         "ResidualPlanner",
-        {},
         Method(PIPELINE, "margrave, own plan", "#D55E00", _OURS, plan=OUR_PLAN),
     ),
-    MWEM: _experiment("Scalable MWEM (EMP)", {"eta": 40.0}, Method(PRIVATE_PGM, "Private-PGM", "#009E73")),
+    MWEM: _experiment("Scalable MWEM (EMP)", Method(PRIVATE_PGM, "Private-PGM", "#009E73")),
 }
 
 
@@ -85,13 +95,13 @@ def make_plan(name: str, workload: Workload, budget: Budget) -> Plan:
     return plan(workload, budget, contributions=1, objective=objective)
 
 
-def apply_method(method: Method, measurements: Measurements, workload: Workload, *, max_steps: int) -> Release:
+def apply_method(method: Method, measurements: Measurements, workload: Workload, *, max_steps: int) -> Applied:
     """Return the tables of a workload by a method of margrave.
 
     Parameters
     ----------
     method
-        One with options for `reconstruct`.
+        Any but Private-PGM.
     measurements
         What was measured.
     workload
@@ -99,7 +109,12 @@ def apply_method(method: Method, measurements: Measurements, workload: Workload,
     max_steps
         The most rounds of the non-negative solver; it need not have reached its tolerance by then.
     """
+    if method.key == PAPER:
+        return Applied(published_tables(measurements, workload, steps=max_steps), max_steps)
     options = dict(method.options)
     if options["method"] == "lnn":
         options |= {"strict": False, "max_steps": max_steps}
-    return reconstruct(measurements, workload, **options)
+    release = reconstruct(measurements, workload, **options)
+    if release.solution is None:
+        return Applied(release.marginals)
+    return Applied(release.marginals, release.solution.steps, release.solution.gap)

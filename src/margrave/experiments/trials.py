@@ -100,14 +100,13 @@ def _judged(settings: Settings, dataset: Dataset, method: Method, measurements: 
     try:
         if method.key == PRIVATE_PGM:
             return _judged_pgm(settings, dataset, measurements, record)
-        release, cost = costed(
+        applied, cost = costed(
             lambda: apply_method(method, measurements, dataset.workload, max_steps=settings.max_steps)
         )
     except MargraveError as error:
         return replace(record, status=FAILED, note=str(error))
-    if release.solution is not None:
-        record = replace(record, steps=release.solution.steps, gap=release.solution.gap)
-    return _done(record, dataset, release.marginals, cost)
+    record = replace(record, steps=applied.steps, gap=applied.gap)
+    return _done(record, dataset, applied.marginals, cost)
 
 
 def _judged_pgm(settings: Settings, dataset: Dataset, measurements: Measurements, record: Record) -> Record:
