@@ -89,6 +89,25 @@ def test_a_process_that_dies_and_one_that_gives_up_are_told_apart(outcome):
     assert outcome(fits.gives_up).status == FAILED
 
 
+@pytest.mark.parametrize(
+    ("error", "status", "note"),
+    [
+        (MemoryError(), MEMORY_LIMIT, "out of memory"),
+        (
+            RuntimeError("INTERNAL: " + "Error: " * 99 + "Out of memory allocating 28 bytes."),
+            MEMORY_LIMIT,
+            "allocating",
+        ),
+        (ValueError("no such axis"), FAILED, "ValueError: no such axis"),
+    ],
+)
+def test_memory_that_was_refused_is_a_limit_and_no_failure(error, status, note):
+    found = module.how_it_failed(error)
+    assert found[0] == status
+    assert note in found[1]
+    assert len(found[1]) <= 300
+
+
 def test_tables_come_back_in_their_places(outcome, town):
     found = outcome(fits.answers_uniformly)
     assert found.status == DONE

@@ -153,11 +153,11 @@ def _watched(
         cost = Cost(seconds, peak / 1e6)
         if arrived:
             try:
-                tables, note = receiver.recv()
+                status, note, tables = receiver.recv()
             except EOFError:
                 process.join()
                 return FAILED, f"its process ended with exit code {process.exitcode}", None, cost
-            return (FAILED if tables is None else DONE), note, tables, cost
+            return status, note, tables, cost
         if peak > limit_bytes:
             return MEMORY_LIMIT, f"more than {limit_bytes / 1e9:g} GB", None, cost
         if seconds > limit_seconds:
@@ -165,15 +165,25 @@ def _watched(
 
 
 def fit_in_process(sender: Connection, problem: Problem) -> None:
-    """Fit and send (tables, note); the whole life of the process."""
+    """Fit and send (status, note, tables); the whole life of the process."""
     leave_with_parent()
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     try:
-        sender.send((fit(problem), ""))
-    except MemoryError:
-        sender.send((None, "out of memory"))
+        sender.send((DONE, "", fit(problem)))
     except Exception as error:
-        sender.send((None, f"{type(error).__name__}: {error}"[:300]))
+        sender.send((*how_it_failed(error), None))
+
+
+def how_it_failed(error: Exception) -> tuple[str, str]:
+    """Return status and note of a fit that raised: memory that was refused is the memory limit of the machine."""
+    told = str(error)
+    if isinstance(error, MemoryError):
+        return MEMORY_LIMIT, "out of memory"
+    # JAX has no class for it, and says so at the end of a long text.
+    place = told.lower().rfind("out of memory")
+    if place >= 0:
+        return MEMORY_LIMIT, told[place:][:300].lower()
+    return FAILED, f"{type(error).__name__}: {told}"[:300]
 
 
 def fit(problem: Problem) -> list[Floats]:
@@ -190,4 +200,6 @@ def fit(problem: Problem) -> list[Floats]:
     domain = mbi.Domain(tuple(problem.sizes), tuple(problem.sizes.values()))
     measured = [mbi.LinearMeasurement(values, names, stddev=deviation) for names, values, deviation in problem.measured]
     model = mbi.estimation.MirrorDescent().estimate(domain, measured, known_total=problem.total, iters=_ITERATIONS)
-    return [np.asarray(model.project(names).datavector(flatten=False), dtype=np.float64) for names in problem.wanted]
+    # All at once, as mbi advises where there are many.
+    tables = mbi.marginal_oracles.bulk_variable_elimination(model.potentials, problem.wanted, float(model.total))
+    return [np.asarray(tables[names].datavector(flatten=False), dtype=np.float64) for names in problem.wanted]
