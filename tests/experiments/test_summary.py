@@ -45,6 +45,18 @@ def test_bands_are_mean_least_and_most():
     assert bands(PLANNER, "residual-planner", "l1_cells")[0].mean == 100
 
 
+def test_settings_are_in_order_however_they_were_run():
+    """Data sets as in the paper, others after them; then rounds, then ε as numbers."""
+    keys = [("town", 5, 1.0), ("adult", 30, 10.0), ("adult", 30, 0.31), ("adult", 10, 3.16), ("titanic", 30, 1.0)]
+    made = [record(name, epsilon, 0, "mle", 1.0, experiment="mwem", rounds=rounds) for name, rounds, epsilon in keys]
+    expected = [("titanic", 30, 1.0), ("adult", 10, 3.16), ("adult", 30, 0.31), ("adult", 30, 10.0), ("town", 5, 1.0)]
+    assert [(band.dataset, band.rounds, band.epsilon) for band in bands(made, "mwem")] == expected
+    costs = [(one.dataset, one.rounds) for one in spent(made, "mwem")]
+    assert costs == [("titanic", 30), ("adult", 10), ("adult", 30), ("town", 5)]
+    runs = [replace(one, method="private-pgm") for one in made]
+    assert [(one.dataset, one.rounds) for one in completions(runs)] == costs
+
+
 def test_ratios_are_averaged_as_the_paper_does():
     (ratio,) = ratios(PLANNER, "residual-planner", ["lnn-paper"])
     assert ratio.other == "mle"

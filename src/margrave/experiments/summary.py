@@ -12,7 +12,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import TypeVar
 
+from margrave.experiments.datasets import ORIGINS
 from margrave.experiments.methods import METHODS, OURS, PRIVATE_PGM
 from margrave.experiments.records import DONE, FAILED, MEMORY_LIMIT, TIME_LIMIT, Key, Record, latest
 
@@ -38,6 +40,7 @@ QUOTED_PGM = {
     ("nist-taxi", 30): (0, 0, 25),
 }
 Setting = tuple[str, int, float]
+Ordered = TypeVar("Ordered", tuple[str, int], Setting)
 
 
 @dataclass(frozen=True)
@@ -152,10 +155,9 @@ def bands(records: Sequence[Record], experiment: str, metric: str = "l1") -> lis
     errors: dict[tuple[Setting, str], list[float]] = defaultdict(list)
     for record in done_records(records, experiment):
         errors[(record.dataset, record.rounds, record.epsilon), record.method].append(getattr(record, metric))
-    settings = list(dict.fromkeys(setting for setting, _ in errors))
     return [
         Band(*setting, method, metric, len(found), fmean(found), min(found), max(found))
-        for setting in settings
+        for setting in _ordered({setting for setting, _ in errors})
         for method in METHODS[experiment]
         if (found := errors.get((setting, method)))
     ]
@@ -206,7 +208,12 @@ def spent(records: Sequence[Record], experiment: str) -> list[Spent]:
     groups: dict[tuple[str, int], dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for record in done_records(records, experiment):
         groups[record.dataset, record.rounds][record.method].append(record)
-    return [_spent(found[method]) for found in groups.values() for method in METHODS[experiment] if method in found]
+    return [
+        _spent(groups[setting][method])
+        for setting in _ordered(groups)
+        for method in METHODS[experiment]
+        if method in groups[setting]
+    ]
 
 
 def _spent(records: list[Record]) -> Spent:
@@ -232,7 +239,7 @@ def completions(records: Sequence[Record]) -> list[Completion]:
     for record in rows.values():
         if record.method == PRIVATE_PGM:
             groups[record.dataset, record.rounds].append(record)
-    return [_completion(setting, groups[setting], rows) for setting in groups]
+    return [_completion(setting, groups[setting], rows) for setting in _ordered(groups)]
 
 
 def _completion(setting: tuple[str, int], runs: list[Record], rows: Mapping[Key, Record]) -> Completion:
@@ -253,6 +260,12 @@ def _completion(setting: tuple[str, int], runs: list[Record], rows: Mapping[Key,
         ours=_mean(judged) if len(judged) == len(completed) else math.nan,
         quoted=QUOTED_PGM[setting][0] if setting in QUOTED_PGM else -1,
     )
+
+
+def _ordered(settings: Iterable[Ordered]) -> list[Ordered]:
+    """Return settings, whatever their order, by data set as in the paper, then by rounds and ε."""
+    known = list(ORIGINS)
+    return sorted(settings, key=lambda one: (known.index(one[0]) if one[0] in known else len(known), *one))
 
 
 def _mean(values: Iterable[float]) -> float:
