@@ -113,7 +113,7 @@ def total_variance(layout: Layout, importance: Floats, *, rho: float = 1.0) -> A
     layout
         The closure of the workload.
     importance
-        Shape (tables,); Imp_A of each table, zero for sets outside the workload.
+        Shape (tables,); Imp_A of each table, zero for those that do not count.
     rho
         The budget ρ.
     """

@@ -127,7 +127,7 @@ def variance_coefficients(layout: Layout, importance: Floats) -> Floats:
     layout
         The closure.
     importance
-        Shape (tables,); Imp_A of each table, zero for sets outside the workload.
+        Shape (tables,); Imp_A of each table, zero for those that do not count.
     """
     cells = cell_counts(layout)
     # The spectrum Σ_{A⊇τ} a_A n_τ/n_A with a_A = Imp_A/n_A lacks one factor n_τ.

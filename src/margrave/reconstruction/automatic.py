@@ -30,7 +30,7 @@ from margrave.algebra import transform
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.reconstruction.certificate import Problem
-from margrave.reconstruction.completion import complete
+from margrave.reconstruction.completion import LEAST_TOTAL, complete
 from margrave.reconstruction.losses import Estimates
 from margrave.reconstruction.nonnegative import Ascent, solver_weights
 from margrave.reconstruction.shrinkage import shrink_residuals
@@ -43,8 +43,6 @@ _PILOT_BASE, _FINAL_BASE = 2.0, 1.0
 # Standard deviations further than this factor from their median count as if they were that far: weights that differ by
 # more would only slow the solver.
 _LARGEST_FACTOR = 1e3
-# The least total, in standard deviations of its measurement: some people are there, and no more can be said.
-_LEAST_TOTAL = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +79,16 @@ def automatic(estimates: Estimates, *, hold: Sequence[int] | None = None, eta: f
         that cannot be told, for want of a variance or of a measurement, at the pilot's, if it is positive.
     eta
         The weight of residuals that were never measured; by default that of one with the median noise.
+
+    Notes
+    -----
+    With ``eta``, or where more than the total is held, nothing is completed: residuals that were never measured are
+    predicted by shrinkage alone.
     """
     unmeasured = (estimates.counts == 0) & (estimates.layout.degrees > 0)
-    if hold is None and eta is None and unmeasured[1:].any():
-        completed = complete(estimates)
+    total_given = hold is not None and tuple(hold) == (0,) and estimates.values[0] > 0
+    if (hold is None or total_given) and eta is None and unmeasured[1:].any():
+        completed = complete(estimates, total=float(estimates.values[0]) if total_given else None)
         return Choice(completed.estimates, completed.weights, (), TOLERANCE)
     values = np.array(estimates.values)
     held = (0,) if hold is None else tuple(hold)
@@ -121,7 +125,7 @@ def shrunk_total(total: float, precision: float) -> float | None:
         return None
     deviation = 1 / math.sqrt(precision)
     shrunk = total - deviation * (deviation / total) if total > deviation else 0.0
-    return max(shrunk, _LEAST_TOTAL * deviation)
+    return max(shrunk, LEAST_TOTAL * deviation)
 
 
 def _pilot(estimates: Estimates, weights: Floats, held: Sequence[int]) -> Floats:

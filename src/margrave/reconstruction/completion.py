@@ -7,12 +7,13 @@ independence. So an estimate is built up level by level, from the total to the l
 have been estimated,
 
     expected     q = the most even table with the facets of τ                                                     (1)
-    observed     y = q + (z_τ − C_τ q)                     noise of variance σ²_τ, independent of the facets'      (2)
+    observed     y = q + (z_τ − C_τ q)                     noise σ²_τ p_τ a cell, independent of the facets'       (2)
     estimated    t = posterior mean of the cells given y and q (``denoising``)                                    (3)
     fitted       μ_τ = t, scaled to the facets                                                                    (4)
 
-and where τ was never measured μ_τ = q. A pair (a, b) that was not measured, but whose members were both measured with
-some c, is expected to be independent given c: μ_ab = Σ_c μ_ac μ_bc / μ_c, for the c that tells most about both.
+with p_τ = m_τ/n_τ, and where τ was never measured μ_τ = q. A pair (a, b) that was not measured, but whose members were
+both measured with some c, is expected to be independent given c: μ_ab = Σ_c μ_ac μ_bc / μ_c, for the c that tells most
+about both.
 
 *Back down.* (3) moves the sums of t too: a count that stands out of the noise of a large table belongs to its facets
 as well. So before (4) every smaller table becomes the mean of what the estimates of this level say about it, weighted
@@ -22,8 +23,8 @@ learned; more sweeps gain little.
 
 *What noise cannot explain.* Where z_τ is further from the completed residual c_τ than noise would bring it, the
 completion is wrong and the truth is nearer to z_τ. With m_τ degrees of freedom, noise has the squared length m_τ σ²_τ
-on average and, but for one time in fifty at most, below b_τ = (m_τ + 3 √(2 m_τ)) σ²_τ. After James and Stein the centre
-is
+on average and, but for one time in forty-five at most, below b_τ = (m_τ + 3 √(2 m_τ)) σ²_τ. After James and Stein the
+centre is
 
     c_τ + s (z_τ − c_τ),   s = 1 − b_τ / ‖z_τ − c_τ‖²,       if s is above one half, else c_τ.                    (5)
 
@@ -50,6 +51,8 @@ from margrave.reconstruction.proportional import fit_proportionally, most_even, 
 # Equation (5) puts a difference back when more than this share of it is not noise.
 _MOSTLY_SIGNAL = 0.5
 _SWEEPS = 2
+# The least total, in standard deviations of its measurement: some people are there, and no more can be said.
+LEAST_TOTAL = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +107,9 @@ def complete(estimates: Estimates, *, total: float | None = None) -> Completion:
 def likely_total(estimates: Estimates) -> float:
     """Return the posterior mean of the total under a flat prior on positive numbers; above zero in any case.
 
-    With measurement z of variance σ² that is z + σ φ(z/σ)/Φ(z/σ): z itself where it is far above its noise. A total
-    that was never measured is the least one with which each measured residual by itself makes a table without negative
-    cells; where even that is zero, one.
+    With measurement z of variance σ² that is z + σ φ(z/σ)/Φ(z/σ): z itself where it is far above its noise; at least
+    σ/10. A total that was never measured is the least one with which each measured residual by itself makes a table
+    without negative cells; where even that is zero, one.
     """
     place = estimates.layout.places[()]
     measured, precision = float(estimates.values[place]), float(estimates.precisions[place])
@@ -120,13 +123,16 @@ def likely_total(estimates: Estimates) -> float:
 
 
 def _positive_mean(center: float) -> float:
-    """Return the mean of a normal variable of variance one around ``center``, given that it is positive."""
+    """Return the mean of a normal variable of variance one around ``center``, given that it is positive.
+
+    At least LEAST_TOTAL, which it passes just above −10; further down its two terms would cancel.
+    """
     from scipy.special import log_ndtr
 
-    if center < -1e4:
-        return -1 / center  # so far below zero the two terms nearly cancel, and this is their sum
+    if center < -10:
+        return LEAST_TOTAL
     hazard = math.exp(-0.5 * center**2 - 0.5 * math.log(2 * math.pi) - float(log_ndtr(center)))
-    return center + hazard
+    return max(center + hazard, LEAST_TOTAL)
 
 
 def share_unexplained(estimates: Estimates, table: int, difference: Floats) -> float:
@@ -207,7 +213,8 @@ class _Cascade:
         if math.isnan(precision):
             found = np.maximum(observed, LEAST_SHARE * expected)
         else:
-            found = denoise(observed, expected, 1 / precision)
+            share = float(self._layout.degrees[table]) / expected.size
+            found = denoise(observed, expected, share / precision)
         scaled: Floats = found * (self._total / found.sum())
         return scaled
 

@@ -159,8 +159,11 @@ def look_up(y: Floats, q: Floats, deviation: float, shift: Floats, estimate: Flo
 
 
 def _stride(cells: int) -> int:
-    """Return how many cells to step over when learning: odd and not a likely axis length, so that no axis is missed."""
-    return 1 if cells <= _MOST_LEARNED else 2 * (cells // _MOST_LEARNED) + 1
+    """Return how many cells to step over when learning: with no factor of an axis, so that all its values are seen."""
+    stride = 1 if cells <= _MOST_LEARNED else 2 * (cells // _MOST_LEARNED) + 1
+    while math.gcd(stride, cells) > 1:
+        stride += 1
+    return stride
 
 
 @cache

@@ -27,7 +27,7 @@ Weights = str | float | Mapping[Iterable[str], float] | Callable[[Names], float]
 METHODS = ("mle", "lnn", "trunc", "trunc+rescale")
 _SCHEMES = ("auto", "paper", "noise")
 # Copies of the workload's tables that are held at once: the estimates and the tables, and for the solver its own.
-_ARRAYS = {"mle": 2.5, "trunc": 2.5, "trunc+rescale": 2.5, "lnn": 6.0}
+_ARRAYS = {"mle": 2.5, "trunc": 2.5, "trunc+rescale": 2.5, "lnn": 6.5}
 _MOST_STEPS = 20_000
 _TOLERANCE = 1e-4
 _DEFAULTS: dict[str, object] = {
@@ -115,7 +115,8 @@ def reconstruct(
         "progress": progress,
         "start": start,
     }
-    used = [name for name, value in options.items() if value != _DEFAULTS[name]]
+    # An array is no option, and has no truth value when it is compared.
+    used = [name for name, value in options.items() if isinstance(value, np.ndarray) or value != _DEFAULTS[name]]
     _check_request(measurements, workload, method, used)
     workload.require_memory(_ARRAYS[method], f"reconstruction of {len(workload):,} tables by {method!r}")
     layout = Layout.of(workload.domain.shape, workload.positions)
