@@ -4,6 +4,8 @@ import fits
 import numpy as np
 import pytest
 
+import margrave as mg
+from margrave.errors import ExperimentError
 from margrave.experiments import private_pgm as module
 from margrave.experiments.datasets import read_dataset
 from margrave.experiments.records import DONE, FAILED, MEMORY_LIMIT, TIME_LIMIT
@@ -55,6 +57,13 @@ def test_the_total_is_at_least_one(town):
     shape = (6, 2, 5)
     noisy = Measurements.from_marginals(town.workload.domain, [(("age", "sex", "region"), -np.ones(shape), 1.0)])
     assert module.problem_of(noisy, town.workload).total == 1.0
+
+
+def test_attributes_of_one_value_are_not_given_to_it():
+    domain = mg.Domain.fromdict({"a": 3, "b": 4, "c": 1})
+    noisy = Measurements.from_marginals(domain, [(("a", "b", "c"), np.ones((3, 4, 1)), 1.0)])
+    with pytest.raises(ExperimentError, match="attributes of one value"):
+        module.problem_of(noisy, mg.Workload(domain, [("a", "b", "c")]))
 
 
 @pytest.fixture

@@ -1,14 +1,17 @@
 """Small versions of both experiments: ratios in bands, the same results however they are run, resumed after a kill."""
 
+import gzip
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from datasets import need_dataset
+from generated import SIZES, rows_of, write_dataset
 
 from margrave.errors import ExperimentError, PlanError
 from margrave.experiments import private_pgm
@@ -90,6 +93,23 @@ def test_the_mwem_experiment_on_made_up_data(folder, tmp_path):
         done = [record for record in records if record.rounds == rounds]
         assert 1.3 < average(done, "mwem", "mle", "trunc") < 2.5
         assert average(done, "mwem", "mle", "ours") > 1.5
+
+
+def test_results_of_another_table_of_the_same_name_are_not_mixed_in(tmp_path):
+    data, out = tmp_path / "data", tmp_path / "out"
+    write_dataset(data, "town", SIZES, rows_of())
+    run = Settings("residual-planner", data, datasets=("town",), epsilons=(1.0,), trials=1, methods=("mle",))
+    (first,) = run_experiment(run, out)
+    with gzip.open(data / "town.csv.gz", "rb") as file:
+        text = file.read()
+    (data / "town.csv").write_bytes(text)  # the same table, not compressed
+    assert run_experiment(replace(run, trials=2), out)[1].data == first.data
+    write_dataset(data, "town", SIZES, rows_of(seed=8))
+    (data / "town.csv").unlink()
+    kept = results_file(out, "residual-planner").read_bytes()
+    with pytest.raises(ExperimentError, match="results of another table than the 'town'"):
+        run_experiment(replace(run, methods=("ours",)), out)
+    assert results_file(out, "residual-planner").read_bytes() == kept
 
 
 def test_more_rounds_than_tables_need_repeats(folder, tmp_path):

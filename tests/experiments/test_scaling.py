@@ -7,6 +7,7 @@ from margrave.experiments import scaling
 from margrave.experiments.journal import read_rows
 from margrave.experiments.records import DONE, MEMORY_LIMIT
 from margrave.experiments.scaling import STEPS, Scaling, Size, made_up, run_scaling, sizes
+from margrave.experiments.workers import WorkerKilledError
 
 
 def test_all_steps_of_small_sizes(tmp_path):
@@ -37,12 +38,30 @@ def test_what_does_not_fit_is_left_out_with_the_reason(monkeypatch):
 def test_a_process_that_the_system_ended_is_told(monkeypatch, tmp_path):
     def ended(work, size):
         yield next(iter(work(size)))
-        raise ExperimentError("the process of a trial was ended from outside")
+        raise WorkerKilledError("the process of a trial was ended from outside")
 
     monkeypatch.setattr(scaling, "run_alone", ended)
     rows = run_scaling([Size(4, 2, rows=10)], tmp_path)
     assert [row.status for row in rows] == [DONE] + [MEMORY_LIMIT] * 3
     assert "ended from outside" in rows[1].note
+
+
+def test_a_mistake_of_the_program_is_not_taken_for_want_of_memory(monkeypatch, tmp_path):
+    def fails(work, size):
+        yield next(iter(work(size)))
+        raise ExperimentError("an unexpected ValueError")
+
+    monkeypatch.setattr(scaling, "run_alone", fails)
+    with pytest.raises(ExperimentError, match="unexpected"):
+        run_scaling([Size(4, 2, rows=10)], tmp_path)
+    assert [row.status for row in read_rows(tmp_path / "scaling.csv", Scaling)] == [DONE]
+
+
+def test_other_numbers_of_rows_are_not_mixed_in(monkeypatch, tmp_path):
+    monkeypatch.setattr(scaling, "run_alone", lambda work, size: work(size))
+    run_scaling([Size(4, 2, rows=10)], tmp_path)
+    with pytest.raises(ExperimentError, match="--rows 10, and --rows 20 is asked for"):
+        run_scaling([Size(4, 2, rows=20)], tmp_path)
 
 
 def test_sizes_come_small_ones_first_and_once():

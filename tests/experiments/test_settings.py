@@ -88,6 +88,13 @@ def test_results_of_other_options_are_not_mixed_in(change, message):
         pending_trials(RP, [found])
 
 
+def test_a_delta_of_many_digits_is_found_again():
+    settings = Settings("residual-planner", FOLDER, delta=1.2345678e-9)
+    trial = pending_trials(settings, [])[0]
+    written = replace(record_of(settings, trial, "mle"), delta=float(f"{settings.delta:.6g}"))
+    assert "mle" not in pending_trials(settings, [written])[0].methods
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

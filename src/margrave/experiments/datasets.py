@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -51,6 +52,8 @@ class Dataset:
         Shape (layout.cells,); the true counts.
     rows
         How many rows there are, N.
+    fingerprint
+        What tells it from another of the same name.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Dataset:
     layout: Layout
     truth: Integers
     rows: int
+    fingerprint: str
 
 
 def require_datasets(folder: Path, names: Sequence[str]) -> None:
@@ -75,6 +79,19 @@ def require_datasets(folder: Path, names: Sequence[str]) -> None:
     )
 
 
+def fingerprint(folder: Path, name: str) -> str:
+    """Return twelve hexadecimal digits that tell the files of a data set, however compressed, from others."""
+    path = _table_file(folder, name)
+    opened = gzip.open if path.suffix == ".gz" else open
+    found = hashlib.sha256((folder / f"{name}-domain.json").read_bytes())
+    try:
+        with opened(path, "rb") as file:
+            found.update(file.read())
+    except (OSError, EOFError) as error:
+        raise ExperimentError(f"{path} cannot be read ({error}); get it again") from error
+    return found.hexdigest()[:12]
+
+
 @lru_cache(maxsize=1)
 def read_dataset(folder: Path, name: str) -> Dataset:
     """Return a data set with its true marginals; the last one is kept, since trials of one come in a row."""
@@ -88,7 +105,8 @@ def read_dataset(folder: Path, name: str) -> Dataset:
     table, workload = CodedTable(domain, columns), Workload.all_kway(domain, ORDER)
     layout = Layout.of(domain.shape, workload.positions)
     truth = table.count(layout)
-    return Dataset(name, table, workload, layout, truth, int(truth[layout.index.offset[layout.places[()]]]))
+    rows = int(truth[layout.index.offset[layout.places[()]]])
+    return Dataset(name, table, workload, layout, truth, rows, fingerprint(folder, name))
 
 
 def _columns(path: Path, domain: Domain) -> dict[str, Integers]:

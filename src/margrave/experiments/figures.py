@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import mode
 from typing import TYPE_CHECKING, Any
 
 from margrave.errors import ExperimentError
@@ -116,17 +117,19 @@ def scaling_chart(rows: Sequence[Scaling]) -> alt.TopLevelMixin:
     """Return the figure of time against attributes, time against cells, and memory against cells."""
     import altair as alt
 
-    by_attributes = [row for row in rows if row.values == VALUES]
+    # The first series has most sizes, whatever its number of values.
+    values = mode(row.values for row in rows)
+    by_attributes = [row for row in rows if row.values == values]
     published: Values = [
         {"attributes": number, "step": _STEPS["published"][0], "seconds": seconds, "series": "attributes"}
         for number, seconds in PUBLISHED_SECONDS.items()
-        if any(row.attributes >= number for row in by_attributes)
+        if values == VALUES and any(row.attributes >= number for row in by_attributes)
     ]
     shown = [key for key in (*STEPS, "published") if key != "published" or published]
     first = _lines(
         _values(by_attributes, "attributes") + published,
         "attributes",
-        f"attributes of {VALUES} values",
+        f"attributes of {values} values",
         "seconds",
         shown,
     )

@@ -151,7 +151,9 @@ def _pgm_part(rows: list[Record]) -> list[str]:
         for one in found
     ]
     head = ["data set", "rounds", "trials", "completed", "over time", "over memory", "failed", "the paper's completed"]
-    limits = sorted({(row.limit_seconds, row.limit_gb) for row in rows if not math.isnan(row.limit_seconds)})
+    limits = sorted(
+        {(row.limit_seconds, row.limit_gb) for row in latest(rows).values() if not math.isnan(row.limit_seconds)}
+    )
     stated = " or ".join(f"{seconds:g} s and {size:g} GB" for seconds, size in limits)
     total, completed = sum(one.trials for one in found), sum(one.completed for one in found)
     return [

@@ -85,7 +85,8 @@ def require_mbi() -> None:
 def problem_of(measurements: Measurements, workload: Workload) -> Problem:
     """Return the problem (1) for measurements of marginals."""
     domain, layout = workload.domain, measurements.layout
-    # Sets whose own residual has no degree of freedom (an attribute of one value) say nothing that others do not.
+    if 1 in domain.shape:
+        raise ExperimentError("Private-PGM is not given attributes of one value; take them out of the data set")
     known = [place for place in range(layout.outer, len(layout.sets)) if measurements.precisions[place] > 0]
     sets = [domain.names(layout.sets[place]) for place in known]
     fitted = reconstruct(measurements, Workload(domain, sets), method="mle")

@@ -28,6 +28,8 @@ class Record:
         Rounds and relative gap of the non-negative solver, where there is one.
     delta, max_steps, repeat, first_seed
         The options of the run that change results; ``repeat`` is "yes" or "no".
+    data
+        The fingerprint of the data set (``datasets``).
     seed
         What the noise of this trial was drawn from.
     limit_seconds, limit_gb
@@ -65,6 +67,7 @@ class Record:
     max_steps: int = 0
     repeat: str = "no"
     first_seed: int = 0
+    data: str = ""
     seed: int = 0
     limit_seconds: float = math.nan
     limit_gb: float = math.nan

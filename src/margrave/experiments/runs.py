@@ -10,7 +10,7 @@ from margrave.experiments.datasets import require_datasets
 from margrave.experiments.journal import Journal
 from margrave.experiments.private_pgm import require_mbi
 from margrave.experiments.records import Record
-from margrave.experiments.settings import Settings, Trial, pending_trials
+from margrave.experiments.settings import Settings, Trial, check_data, pending_trials
 from margrave.experiments.trials import run_trial, warm_up
 from margrave.experiments.workers import run_tasks
 
@@ -52,6 +52,7 @@ def run_experiment(settings: Settings, folder: Path, *, progress: Progress | Non
     if settings.uses_pgm:
         require_mbi()
     with Journal(results_file(folder, settings.experiment), Record) as journal:
+        check_data(settings, journal.rows)
         trials = pending_trials(settings, journal.rows)
         done = 0
         for trial, record in run_tasks(_Work(settings), trials, jobs=settings.jobs):

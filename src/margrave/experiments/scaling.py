@@ -23,7 +23,7 @@ from margrave.experiments.datasets import ORDER
 from margrave.experiments.journal import Journal
 from margrave.experiments.records import DONE, MEMORY_LIMIT
 from margrave.experiments.trials import warm_up
-from margrave.experiments.workers import run_alone
+from margrave.experiments.workers import WorkerKilledError, run_alone
 from margrave.mechanisms.residual_planner import measure
 from margrave.planning.plan import plan
 from margrave.privacy.budget import Budget
@@ -32,10 +32,8 @@ from margrave.release.reconstruct import reconstruct
 from margrave.release.release import Release
 from margrave.workload import Workload
 
-ATTRIBUTES = (10, 20, 30, 50, 70, 100, 150, 200)
-VALUES = 10
-# The second series: so many attributes, and the number of values varies.
-FIXED_ATTRIBUTES, OTHER_VALUES = 20, (2, 5, 20, 40)
+# The first series: so many values, and the number of attributes varies. The second: the other way round.
+VALUES, FIXED_ATTRIBUTES = 10, 20
 ROWS, ROUNDS = 20_000, 20
 STEPS = ("plan", "measure", "mle", "lnn")
 FILE = "scaling.csv"
@@ -119,6 +117,7 @@ def run_scaling(
         Called with the sizes done, the sizes in all, and the size that was done last.
     """
     with Journal(folder / FILE, Scaling) as journal:
+        _check_rows(wanted, journal.rows)
         finished = {(row.attributes, row.values, row.step) for row in journal.rows}
         pending = [size for size in wanted if (size.attributes, size.values, STEPS[-1]) not in finished]
         for done, size in enumerate(pending, start=1):
@@ -130,6 +129,16 @@ def run_scaling(
         return journal.rows
 
 
+def _check_rows(wanted: list[Size], kept: list[Scaling]) -> None:
+    """Refuse to mix tables of different numbers of rows in one file."""
+    other = {row.rows for row in kept} - {size.rows for size in wanted}
+    if wanted and other:
+        raise ExperimentError(
+            f"the folder holds results with --rows {min(other)}, and --rows {wanted[0].rows} is asked for; "
+            "name another folder with --out, or ask for the same"
+        )
+
+
 def _rows_of(size: Size) -> Iterator[Scaling]:
     """Yield the rows of one size; where the system ended the process, the steps that are missing say so."""
     left = list(STEPS)
@@ -137,7 +146,7 @@ def _rows_of(size: Size) -> Iterator[Scaling]:
         for row in run_alone(scale, size):
             left.remove(row.step)
             yield row
-    except ExperimentError as error:
+    except WorkerKilledError as error:
         for step in left:
             yield replace(_blank(size, step), status=MEMORY_LIMIT, note=str(error))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from margrave.errors import ExperimentError
-from margrave.experiments.datasets import ORIGINS
+from margrave.experiments.datasets import ORIGINS, fingerprint
 from margrave.experiments.methods import MWEM, PRIVATE_PGM, RESIDUAL_PLANNER, find_methods
 from margrave.experiments.records import DONE, Key, Record, latest
 
@@ -97,10 +97,11 @@ class Settings:
         for name in ("limit_seconds", "limit_gb"):
             if not getattr(self, name) > 0:
                 raise ExperimentError(f"{name} is {getattr(self, name)}; give a positive number")
+        # As files show it, so that a row is found again.
+        object.__setattr__(self, "delta", float(f"{self.delta:.6g}"))
+        object.__setattr__(self, "epsilons", tuple(float(f"{epsilon:.6g}") for epsilon in self.epsilons))
         found = tuple(find_methods(self.experiment, list(self.methods) or None))
         object.__setattr__(self, "methods", found)
-        # As files show it, so that a row is found again.
-        object.__setattr__(self, "epsilons", tuple(float(f"{epsilon:.6g}") for epsilon in self.epsilons))
         if self.experiment == RESIDUAL_PLANNER:
             object.__setattr__(self, "rounds", (0,))
 
@@ -165,3 +166,14 @@ def check_options(settings: Settings, records: Sequence[Record]) -> None:
                     f"the folder holds results with {option} {found}, and {option} {value} is asked for; "
                     "name another folder with --out, or ask for the same"
                 )
+
+
+def check_data(settings: Settings, records: Sequence[Record]) -> None:
+    """Refuse to mix results of different tables of one name in one file."""
+    for name in settings.datasets:
+        found = {record.data for record in records if record.dataset == name}
+        if found and found != {fingerprint(settings.data, name)}:
+            raise ExperimentError(
+                f"the folder holds results of another table than the {name!r} that is in {str(settings.data)!r} now; "
+                "name another folder with --out, or give the table that they were made with"
+            )

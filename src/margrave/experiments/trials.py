@@ -45,7 +45,7 @@ def run_trial(settings: Settings, trial: Trial) -> Iterator[Record]:
     """
     dataset = read_dataset(settings.data, trial.dataset)
     seed = settings.seed_of(trial.dataset, trial.epsilon, trial.rounds, trial.number)
-    blank = _blank(settings, trial, seed)
+    blank = _blank(settings, trial, dataset, seed)
     measured: dict[str, Measured] = {}
     for key in trial.methods:
         method = METHODS[settings.experiment][key]
@@ -134,7 +134,7 @@ def _done(record: Record, dataset: Dataset, marginals: Floats, cost: Cost) -> Re
     )
 
 
-def _blank(settings: Settings, trial: Trial, seed: int) -> Record:
+def _blank(settings: Settings, trial: Trial, dataset: Dataset, seed: int) -> Record:
     """Return what all rows of a trial have in common."""
     from margrave import __version__
 
@@ -150,6 +150,7 @@ def _blank(settings: Settings, trial: Trial, seed: int) -> Record:
         max_steps=settings.max_steps,
         repeat="yes" if settings.repeat else "no",
         first_seed=settings.seed,
+        data=dataset.fingerprint,
         seed=seed,
         jobs=settings.jobs,
         threads=thread_count(),

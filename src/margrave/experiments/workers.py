@@ -25,6 +25,10 @@ Task = TypeVar("Task")
 Row = TypeVar("Row")
 
 
+class WorkerKilledError(ExperimentError):
+    """A process was ended from outside."""
+
+
 def run_tasks(
     work: Callable[[Task], Iterable[Row]], tasks: Sequence[Task], *, jobs: int
 ) -> Iterator[tuple[Task, Row | None]]:
@@ -104,7 +108,7 @@ class _Worker(Generic[Task, Row]):
             kind, value = self.pipe.recv()
         except EOFError:
             self._process.join()
-            raise ExperimentError(
+            raise WorkerKilledError(
                 f"the process of a trial ({self.task}) was ended from outside, as the system does when memory runs "
                 "out; what was finished is kept: run again with fewer --jobs"
             ) from None
