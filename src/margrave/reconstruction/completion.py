@@ -7,13 +7,14 @@ independence. So an estimate is built up level by level, from the total to the l
 have been estimated,
 
     expected     q = the most even table with the facets of τ                                                     (1)
-    observed     y = q + (z_τ − C_τ q)                     noise σ²_τ p_τ a cell, independent of the facets'       (2)
+    observed     y = q + (z_τ − C_τ q)                     noise of variance up to σ²_τ a cell                      (2)
     estimated    t = posterior mean of the cells given y and q (``denoising``)                                    (3)
     fitted       μ_τ = t, scaled to the facets                                                                    (4)
 
-with p_τ = m_τ/n_τ, and where τ was never measured μ_τ = q. A pair (a, b) that was not measured, but whose members were
-both measured with some c, is expected to be independent given c: μ_ab = Σ_c μ_ac μ_bc / μ_c, for the c that tells most
-about both.
+and where τ was never measured μ_τ = q. In (2) z_τ itself brings σ²_τ m_τ/n_τ and the facets behind q, known at least as
+well as the sums of this table, at most the rest; (3) takes all of it. A pair (a, b) that was not measured, but whose
+members were both measured with some c, is expected to be independent given c: μ_ab = Σ_c μ_ac μ_bc / μ_c, for the c
+that tells most about both.
 
 *Back down.* (3) moves the sums of t too: a count that stands out of the noise of a large table belongs to its facets
 as well. So before (4) every smaller table becomes the mean of what the estimates of this level say about it, weighted
@@ -213,8 +214,7 @@ class _Cascade:
         if math.isnan(precision):
             found = np.maximum(observed, LEAST_SHARE * expected)
         else:
-            share = float(self._layout.degrees[table]) / expected.size
-            found = denoise(observed, expected, share / precision)
+            found = denoise(observed, expected, 1 / precision)
         scaled: Floats = found * (self._total / found.sum())
         return scaled
 
