@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable
@@ -33,6 +34,7 @@ class Cost:
 
 def costed(work: Callable[[], Value]) -> tuple[Value, Cost]:
     """Return what ``work`` returns, and what it cost."""
+    gc.collect()  # so that no step pays for what those before it left behind
     _forget_peak()
     started = time.perf_counter()
     value = work()

@@ -1,0 +1,74 @@
+"""The results that are kept in docs/results: the summary is made from the rows, and the page tells what they say."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from margrave.experiments.journal import read_rows
+from margrave.experiments.methods import METHODS
+from margrave.experiments.pages import summary_page
+from margrave.experiments.records import Record
+from margrave.experiments.runs import results_file
+from margrave.experiments.scaling import FILE, Scaling
+from margrave.experiments.settings import DATASETS, EPSILONS
+from margrave.experiments.summary import bands, ratios
+
+FOLDER = Path(__file__).parents[1] / "docs" / "results"
+PAGE = (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def records():
+    return {experiment: read_rows(results_file(FOLDER, experiment), Record) for experiment in METHODS}
+
+
+def test_the_summary_is_made_from_the_rows(records):
+    scaling = read_rows(FOLDER / FILE, Scaling)
+    assert (FOLDER / "summary.md").read_text(encoding="utf-8") == summary_page(records, scaling, FOLDER)
+
+
+@pytest.mark.parametrize(("experiment", "rounds"), [("residual-planner", 0), ("mwem", 30)])
+def test_all_twenty_settings_have_five_trials_of_every_method(records, experiment, rounds):
+    found = [band for band in bands(records[experiment], experiment) if band.rounds == rounds]
+    own = [method for method in METHODS[experiment] if method != "private-pgm"]
+    assert {(band.dataset, band.epsilon, band.method) for band in found if band.trials == 5} == {
+        (dataset, epsilon, method) for dataset in DATASETS for epsilon in EPSILONS for method in own
+    }
+
+
+@pytest.mark.parametrize(
+    ("title", "experiment", "rounds", "other", "method"),
+    [
+        ("ResidualPlanner / margrave", "residual-planner", 0, "mle", "ours"),
+        ("Trunc / margrave", "residual-planner", 0, "trunc", "ours"),
+        ("Trunc+Rescale / margrave", "residual-planner", 0, "trunc+rescale", "ours"),
+        ("published LNN / margrave", "residual-planner", 0, "lnn-paper", "ours"),
+        ("EMP / margrave", "mwem", 30, "mle", "ours"),
+        ("Trunc+Rescale / margrave (MWEM)", "mwem", 30, "trunc+rescale", "ours"),
+    ],
+)
+def test_the_page_quotes_what_the_rows_say(records, title, experiment, rounds, other, method):
+    """Rows of the page: title | paper | measured | least of the settings."""
+    (told,) = re.findall(rf"^\| {re.escape(title)} \|[^|]*\| ([\d.]+) \| ([\d.]+) \|$", PAGE, re.MULTILINE)
+    (ratio,) = (
+        one for one in ratios(records[experiment], experiment, [method]) if (one.rounds, one.other) == (rounds, other)
+    )
+    assert told == (f"{ratio.average:.3g}", f"{ratio.least:.3g}")
+
+
+def test_the_page_quotes_what_the_whole_pipeline_saves(records):
+    """The error of plan and rule relative to that of the published pipeline, by setting."""
+    found = {
+        (band.dataset, band.epsilon, band.method): band.mean
+        for band in bands(records["residual-planner"], "residual-planner")
+    }
+    shares = [
+        found[dataset, epsilon, "pipeline"] / found[dataset, epsilon, "lnn-paper"]
+        for dataset in DATASETS
+        for epsilon in EPSILONS
+    ]
+    (told,) = re.findall(
+        r"^\| own plan and margrave / published pipeline \|[^|]*\| ([\d.]+) \| ([\d.]+) \|$", PAGE, re.MULTILINE
+    )
+    assert told == (f"{sum(shares) / len(shares):.3g}", f"{max(shares):.3g}")
