@@ -36,7 +36,7 @@ from margrave.reconstruction.nonnegative import Ascent, solver_weights
 from margrave.reconstruction.shrinkage import shrink_residuals
 
 # Of a solve by this rule. Shrunk or completed residuals are nearly feasible: the loss that is left is a small part of
-# what the measurements have, and a gap relative to it says more. Errors are within 0.1 % of those of a gap of 1e-4.
+# what the measurements have, and a gap relative to it says more (docs/weights.md has what 1e-4 would change).
 TOLERANCE = 1e-3
 _PILOT_ROUNDS = 100
 _PILOT_BASE, _FINAL_BASE = 2.0, 1.0
