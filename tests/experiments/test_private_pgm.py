@@ -127,6 +127,29 @@ def test_tables_come_back_in_their_places(outcome, town):
 
 
 @pytest.mark.engines
+@pytest.mark.parametrize(
+    "sets",
+    [
+        [("age", "sex", "region"), ("region", "work"), ("work", "income")],
+        [("age", "sex"), ("sex", "region"), ("age", "region"), ("work", "income")],
+        [("age", "income")],
+    ],
+    ids=["tree", "cycle and a part by itself", "most never measured"],
+)
+def test_tables_are_those_that_mbi_gives_one_by_one(town, sets):
+    """Also of attributes that are far from each other in the model, and of those that were never measured."""
+    mbi = pytest.importorskip("mbi", reason="Private-PGM is the package mbi, of the extra pgm")
+    noisy = Measurements.from_marginals(town.workload.domain, measured_tables(town, sets, [25.0] * len(sets)))
+    model = module.fitted_model(module.problem_of(noisy, town.workload))
+    tree = module.clique_tree_of(model)
+    for names in town.workload:
+        expected = mbi.marginal_oracles.variable_elimination(model.potentials, names, float(model.total))
+        np.testing.assert_allclose(
+            tree.table(names) * float(model.total), expected.datavector(flatten=False), rtol=1e-9, atol=1e-9
+        )
+
+
+@pytest.mark.engines
 def test_private_pgm_on_made_up_data(folder, tmp_path):
     """Where it runs, its error is about ours: it knows by maximum entropy what was not measured."""
     pytest.importorskip("mbi", reason="Private-PGM is the package mbi, of the extra pgm")

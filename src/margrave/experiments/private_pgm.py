@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.errors import ExperimentError
+from margrave.experiments.clique_trees import CliqueTree, Factor
 from margrave.experiments.cost import Cost, resident_bytes
 from margrave.experiments.lifeline import leave_with_parent
 from margrave.experiments.records import DONE, FAILED, MEMORY_LIMIT, TIME_LIMIT
@@ -39,6 +41,14 @@ if TYPE_CHECKING:
 Names = tuple[str, ...]
 _ITERATIONS = 1000
 _LOOK_EVERY = 0.2
+
+
+class Model(Protocol):
+    """A graphical model of mbi, as far as it is used here."""
+
+    domain: Any
+    potentials: Any
+    total: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,18 +199,40 @@ def how_it_failed(error: Exception) -> tuple[str, str]:
 
 def fit(problem: Problem) -> list[Floats]:
     """Return the wanted tables of the graphical model that mbi fits to a problem."""
-    import warnings
+    model = fitted_model(problem)
+    tree = clique_tree_of(model)
+    return [tree.table(names) * float(model.total) for names in problem.wanted]
 
+
+def fitted_model(problem: Problem) -> Model:
+    """Return the graphical model that mbi fits to a problem."""
     # By name: neither package is there when margrave is type-checked.
-    jax = import_module("jax")
-    jax.config.update("jax_enable_x64", True)
+    import_module("jax").config.update("jax_enable_x64", True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         mbi = import_module("mbi")
-
     domain = mbi.Domain(tuple(problem.sizes), tuple(problem.sizes.values()))
     measured = [mbi.LinearMeasurement(values, names, stddev=deviation) for names, values, deviation in problem.measured]
-    model = mbi.estimation.MirrorDescent().estimate(domain, measured, known_total=problem.total, iters=_ITERATIONS)
-    # All at once, as mbi advises where there are many.
-    tables = mbi.marginal_oracles.bulk_variable_elimination(model.potentials, problem.wanted, float(model.total))
-    return [np.asarray(tables[names].datavector(flatten=False), dtype=np.float64) for names in problem.wanted]
+    model: Model = mbi.estimation.MirrorDescent().estimate(
+        domain, measured, known_total=problem.total, iters=_ITERATIONS
+    )
+    return model
+
+
+def clique_tree_of(model: Model) -> CliqueTree:
+    """Return the junction tree of a model of mbi with the tables of its cliques."""
+    mbi = import_module("mbi")
+    graph, _ = mbi.junction_tree.make_junction_tree(model.domain, model.potentials.cliques)
+    expanded = model.potentials.expand(list(graph.nodes))
+    tables = mbi.marginal_oracles.message_passing_shafer_shenoy(expanded, 1.0, graph)
+    order: list[Names] = []
+    parents: list[int | None] = []
+    for root in graph.nodes:
+        waiting: list[tuple[Names, int | None]] = [(root, None)] if root not in order else []
+        while waiting:
+            clique, parent = waiting.pop()
+            waiting += [(other, len(order)) for other in graph.neighbors(clique) if other not in order]
+            order.append(clique)
+            parents.append(parent)
+    factors = [Factor(names, np.asarray(tables[names].datavector(flatten=False))) for names in order]
+    return CliqueTree(tuple(factors), tuple(parents))
