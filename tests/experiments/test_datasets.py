@@ -33,6 +33,12 @@ def test_columns_are_found_by_name_and_others_are_left(tmp_path):
     assert view.sum() == 2
 
 
+@pytest.mark.parametrize(("given", "meant"), [("titanik", "titanic"), ("twon", "town")])
+def test_a_name_that_is_nearly_one_of_the_paper_or_of_the_folder_is_asked_back(folder, given, meant):
+    with pytest.raises(ExperimentError, match=rf"no data set '{given}' in the folder .*; did you mean '{meant}'\?$"):
+        require_datasets(folder, [given])
+
+
 def test_missing_files_are_named_with_their_form_and_where_they_come_from(folder):
     with pytest.raises(ExperimentError) as caught:
         require_datasets(folder, ["town", "titanic", "adult"])

@@ -20,7 +20,7 @@ from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
 from margrave.data.table import CodedTable
 from margrave.domain import Domain
-from margrave.errors import ExperimentError
+from margrave.errors import ExperimentError, suggestion
 from margrave.workload import Workload
 
 # The paper's data sets, in its order, and where such data come from.
@@ -70,6 +70,10 @@ def require_datasets(folder: Path, names: Sequence[str]) -> None:
     missing = [file for name in names for file in _missing(folder, name)]
     if not missing:
         return
+    known = {*ORIGINS, *(path.name.removesuffix("-domain.json") for path in folder.glob("*-domain.json"))}
+    for name in names:
+        if name not in known and (hint := suggestion(name, sorted(known))):
+            raise ExperimentError(f"no data set {name!r} in the folder {str(folder)!r}{hint}")
     origins = "; ".join(f"{name}: {origin}" for name, origin in ORIGINS.items() if name in names)
     raise ExperimentError(
         f"the folder {str(folder)!r} has no {' and no '.join(missing)}; a data set NAME is NAME.csv.gz (whole-number "
