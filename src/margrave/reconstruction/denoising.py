@@ -5,8 +5,13 @@ from what was expected is itself learned from the table: μ = λ q with λ ≥ 0
 
     λ = 0 with probability π_0, else uniform on one of the intervals [e_g, e_{g+1}) with probability π_g,          (1)
 
-with a geometric ladder of edges, and π is the maximum of the likelihood of all y (a nonparametric maximum-likelihood
-estimate on a histogram; the EM algorithm). The estimate of a cell is its posterior mean. Where the noise drowns all
+with a geometric ladder of edges. As many people are observed as were expected, Σ y = Σ q, so
+
+    Σ_g π_g λ_g = 1,    λ_g the middle of an interval,                                                             (2)
+
+and under (2) π is the maximum of the likelihood of all y (a nonparametric maximum-likelihood estimate on a histogram;
+the EM algorithm). Without (2), intervals that lie far below the noise cannot be told from each other, and would keep
+whatever share they were begun with: in a table of a million cells many times the people there are. The estimate of a cell is its posterior mean. Where the noise drowns all
 cells, π is narrow around 1 and the estimate is q; where counts stand out of the noise, π is wide and it is y; sparse
 tables get a large π_0 and their small y are taken for noise. It is never negative, and there is nothing to tune.
 
@@ -26,17 +31,19 @@ import numpy as np
 
 from margrave.algebra.kernels import Floats, compiled
 
-# Edges of (1): steps of a factor 4 from 1/32 on, so that [1/2, 2) is in the middle of what is expected.
-_EDGES = np.concatenate([[0.0], 2.0 ** np.arange(-5.0, 16.0, 2.0)])
+# Edges of (1): steps of a factor 4 from 1/32 on, so that [1/2, 2) is in the middle of what is expected; up to a table
+# of 2²⁷ cells with everybody in one.
+_EDGES = np.concatenate([[0.0], 2.0 ** np.arange(-5.0, 28.0, 2.0)])
+# The mean of λ in each component, the last of which is λ = 0.
+_MEANS = np.append((_EDGES[:-1] + _EDGES[1:]) / 2, 0.0)
 # The grid: asinh v in ±15, log₂ u from −14 to 16.
 _REACH, _STEP = 15.0, 0.05
 _LOWEST, _HIGHEST, _OCTAVE = -14.0, 16.0, 0.5
 _SHAPE = (round(2 * _REACH / _STEP) + 1, round((_HIGHEST - _LOWEST) / _OCTAVE) + 1)
-# π is learned from at most about this many cells, and as if two cells more had been seen, spread over a wide range
-# around what was expected: a table of a few cells says little about π.
-_MOST_LEARNED = 200_000
+# π is learned as if two cells more had been seen, spread over a wide range around what was expected: a table of a few
+# cells says little about π.
 _PRIOR_CELLS = 2.0
-_PRIOR = np.array([0.1, 0.15, 0.2, 0.2, 0.1, 0.04, 0.01, 0.0, 0.0, 0.0, 0.0, 0.2])
+_PRIOR = np.array([0.1, 0.15, 0.2, 0.2, 0.1, 0.04, 0.01, *[0.0] * (_EDGES.size - 8), 0.2])
 _ROUNDS = 100
 # An estimate is at least this share of what was expected: zero would be kept for ever by proportional fitting.
 LEAST_SHARE = 1e-9
@@ -66,9 +73,8 @@ def denoise(observed: Floats, expected: Floats, variance: float) -> Floats:
     """
     y, q = np.ascontiguousarray(observed).ravel(), np.ascontiguousarray(expected).ravel()
     deviation = math.sqrt(variance)
-    stride = _stride(y.size)
     seen = np.zeros(_SHAPE)
-    bin_cells(y[::stride], q[::stride], deviation, seen)
+    bin_cells(y, q, deviation, seen)
     shift = posterior_shift(learned_prior(seen))
     estimate = np.empty(y.size)
     look_up(y, q, deviation, shift, estimate)
@@ -83,7 +89,7 @@ def learned_prior(seen: Floats) -> Floats:
     counts = np.ascontiguousarray(seen.ravel()[used])
     prior = np.full(likelihood.shape[-1], 1 / likelihood.shape[-1])
     if counts.size:
-        climb(rows, counts / counts.sum(), _ROUNDS, prior)
+        climb(rows, counts / counts.sum(), _MEANS, _ROUNDS, prior)
     cells = float(counts.sum())
     learned: Floats = (cells * prior + _PRIOR_CELLS * _PRIOR) / (cells + _PRIOR_CELLS)
     return learned
@@ -114,8 +120,11 @@ def bin_cells(y: Floats, q: Floats, deviation: float, seen: Floats) -> None:
 
 
 @compiled
-def climb(rows: Floats, shares: Floats, rounds: int, prior: Floats) -> None:
-    """Do rounds of the EM algorithm on π, in place: rows are likelihoods of a bin, shares how often it was seen."""
+def climb(rows: Floats, shares: Floats, means: Floats, rounds: int, prior: Floats) -> None:
+    """Do rounds of the EM algorithm on π, in place, under (2).
+
+    Rows are likelihoods of a bin, shares how often it was seen, means those of λ in each component.
+    """
     components = prior.size
     for _ in range(rounds):
         total = np.zeros(components)
@@ -133,6 +142,41 @@ def climb(rows: Floats, shares: Floats, rounds: int, prior: Floats) -> None:
             mass += prior[g]
         for g in range(components):
             prior[g] /= mass
+        hold_mean(means, prior)
+
+
+@compiled
+def hold_mean(means: Floats, prior: Floats) -> None:
+    """Move π to the most likely one with (2), in place; if components on both sides of a mean of one are left.
+
+    Of all π with that mean, Σ_g π_g log π'_g is largest at π'_g = π_g/(1 + θ (λ_g − 1)), and their mean falls with θ.
+    """
+    smallest, largest = 1.0, 1.0
+    for g in range(prior.size):
+        if prior[g] > 0.0:
+            smallest, largest = min(smallest, means[g]), max(largest, means[g])
+    if smallest == 1.0 or largest == 1.0:
+        return
+    low, high = -1.0 / (largest - 1.0), 1.0 / (1.0 - smallest)
+    # So many halvings end inside the interval, where nothing is divided by zero.
+    for _ in range(40):
+        theta = 0.5 * (low + high)
+        excess = 0.0
+        for g in range(prior.size):
+            if prior[g] > 0.0:
+                excess += prior[g] * (means[g] - 1.0) / (1.0 + theta * (means[g] - 1.0))
+        if excess > 0.0:
+            low = theta
+        else:
+            high = theta
+    theta = 0.5 * (low + high)
+    mass = 0.0
+    for g in range(prior.size):
+        if prior[g] > 0.0:
+            prior[g] /= 1.0 + theta * (means[g] - 1.0)
+            mass += prior[g]
+    for g in range(prior.size):
+        prior[g] /= mass
 
 
 @compiled
@@ -156,14 +200,6 @@ def look_up(y: Floats, q: Floats, deviation: float, shift: Floats, estimate: Flo
             high = shift[r, c + 1] + (row - r) * (shift[r + 1, c + 1] - shift[r, c + 1])
             value = scale * (y[i] + deviation * (low + (column - c) * (high - low)))
         estimate[i] = max(value, LEAST_SHARE * q[i])
-
-
-def _stride(cells: int) -> int:
-    """Return how many cells to step over when learning: with no factor of an axis, so that all its values are seen."""
-    stride = 1 if cells <= _MOST_LEARNED else 2 * (cells // _MOST_LEARNED) + 1
-    while math.gcd(stride, cells) > 1:
-        stride += 1
-    return stride
 
 
 @cache
