@@ -207,7 +207,8 @@ def fit(problem: Problem) -> list[Floats]:
 def fitted_model(problem: Problem) -> Model:
     """Return the graphical model that mbi fits to a problem."""
     # By name: neither package is there when margrave is type-checked.
-    import_module("jax").config.update("jax_enable_x64", True)
+    jax = import_module("jax")
+    jax.config.update("jax_enable_x64", True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         mbi = import_module("mbi")
@@ -216,6 +217,8 @@ def fitted_model(problem: Problem) -> Model:
     model: Model = mbi.estimation.MirrorDescent().estimate(
         domain, measured, known_total=problem.total, iters=_ITERATIONS
     )
+    # JAX computes behind one's back, and reading what failed there ends the process; waiting for it raises.
+    jax.block_until_ready(model.potentials)
     return model
 
 
@@ -225,6 +228,7 @@ def clique_tree_of(model: Model) -> CliqueTree:
     graph, _ = mbi.junction_tree.make_junction_tree(model.domain, model.potentials.cliques)
     expanded = model.potentials.expand(list(graph.nodes))
     tables = mbi.marginal_oracles.message_passing_shafer_shenoy(expanded, 1.0, graph)
+    import_module("jax").block_until_ready(tables)
     order: list[Names] = []
     parents: list[int | None] = []
     for root in graph.nodes:
