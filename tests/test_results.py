@@ -8,10 +8,10 @@ import pytest
 from margrave.experiments.journal import read_rows
 from margrave.experiments.methods import METHODS
 from margrave.experiments.pages import summary_page
-from margrave.experiments.records import Record
+from margrave.experiments.records import DONE, Record
 from margrave.experiments.runs import results_file
 from margrave.experiments.scaling import FILE, Scaling
-from margrave.experiments.settings import DATASETS, EPSILONS
+from margrave.experiments.settings import DATASETS, EPSILONS, ROUNDS
 from margrave.experiments.summary import bands, ratios
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results"
@@ -28,7 +28,7 @@ def test_the_summary_is_made_from_the_rows(records):
     assert (FOLDER / "summary.md").read_text(encoding="utf-8") == summary_page(records, scaling, FOLDER)
 
 
-@pytest.mark.parametrize(("experiment", "rounds"), [("residual-planner", 0), ("mwem", 30)])
+@pytest.mark.parametrize(("experiment", "rounds"), [("residual-planner", 0), ("mwem", 10), ("mwem", 20), ("mwem", 30)])
 def test_all_twenty_settings_have_five_trials_of_every_method(records, experiment, rounds):
     found = [band for band in bands(records[experiment], experiment) if band.rounds == rounds]
     own = [method for method in METHODS[experiment] if method != "private-pgm"]
@@ -46,6 +46,7 @@ def test_all_twenty_settings_have_five_trials_of_every_method(records, experimen
         ("published LNN / margrave", "residual-planner", 0, "lnn-paper", "ours"),
         ("EMP / margrave", "mwem", 30, "mle", "ours"),
         ("Trunc+Rescale / margrave (MWEM)", "mwem", 30, "trunc+rescale", "ours"),
+        ("published LNN / margrave (MWEM)", "mwem", 30, "lnn-paper", "ours"),
     ],
 )
 def test_the_page_quotes_what_the_rows_say(records, title, experiment, rounds, other, method):
@@ -72,3 +73,18 @@ def test_the_page_quotes_what_the_whole_pipeline_saves(records):
         r"^\| own plan and margrave / published pipeline \|[^|]*\| ([\d.]+) \| ([\d.]+) \|$", PAGE, re.MULTILINE
     )
     assert told == (f"{sum(shares) / len(shares):.3g}", f"{max(shares):.3g}")
+
+
+def test_private_pgm_was_tried_at_every_setting_and_is_not_far_below_us_where_it_ran(records):
+    """One trial of each of the 60 settings; where it came to an end, our error is at most 1.1 of its own."""
+    ours = {setting_of(record): record for record in records["mwem"] if record.method == "ours"}
+    tried = {setting_of(record): record for record in records["mwem"] if record.method == "private-pgm"}
+    assert set(tried) == {(name, epsilon, rounds, 0) for name in DATASETS for epsilon in EPSILONS for rounds in ROUNDS}
+    ended = {setting: record for setting, record in tried.items() if record.status == DONE}
+    assert len(ended) >= 9
+    for setting, record in ended.items():
+        assert ours[setting].l1 <= 1.1 * record.l1
+
+
+def setting_of(record):
+    return record.dataset, record.epsilon, record.rounds, record.trial

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.optimize import LinearConstraint, minimize
 
 from margrave.reconstruction import denoising
-from margrave.reconstruction.denoising import denoise, learned_prior, posterior_shift
+from margrave.reconstruction.denoising import denoise, learned_prior, posterior
 from margrave.reconstruction.proportional import fit_proportionally, most_even
 
 SHAPES = [(3, 4), (2, 3, 4), (3, 2, 2, 2)]
@@ -94,11 +94,12 @@ def posterior_mean(y, q, prior):
 
 def test_the_looked_up_estimate_is_the_posterior_mean():
     generator = np.random.default_rng(1)
-    prior = generator.dirichlet(np.ones(len(denoising._EDGES)))
+    prior = np.zeros(len(denoising._EDGES))
+    prior[[*range(11), -1]] = generator.dirichlet(np.ones(12))
     q = 2.0 ** generator.uniform(-6, 6, 200)
     y = q + 3 * generator.normal(size=200)
     found = np.empty(200)
-    denoising.look_up(y, q, 1.0, posterior_shift(prior), found)
+    denoising.look_up(y, q, 1.0, *posterior(prior), found)
     expected = [posterior_mean(*pair, prior) for pair in zip(y, q, strict=True)]
     # Linear interpolation on steps of 0.05 in asinh d and half an octave in u: the mean bends where y is at the edge of
     # an interval, where that costs up to a third of a deviation, and hardly anything elsewhere.
@@ -106,10 +107,24 @@ def test_the_looked_up_estimate_is_the_posterior_mean():
     assert np.abs(found - expected).mean() < 0.03
 
 
+def test_far_below_the_noise_the_estimate_keeps_its_digits():
+    """A millionth of the noise: steps of the grid are larger than the estimate itself, and must not show."""
+    generator = np.random.default_rng(3)
+    prior = np.zeros(len(denoising._EDGES))
+    prior[[2, 3, 4, -1]] = 0.2, 0.5, 0.1, 0.2
+    q = 2.0 ** generator.uniform(-25, -10, 200)
+    y = 2 * generator.normal(size=200)
+    found = np.empty(200)
+    denoising.look_up(y, q, 1.0, *posterior(prior), found)
+    expected = np.array([posterior_mean(*pair, prior) for pair in zip(y, q, strict=True)])
+    np.testing.assert_allclose(found / q, expected / q, rtol=5e-3)
+
+
 def test_the_prior_learned_has_at_least_the_likelihood_of_the_one_that_made_the_cells():
     generator = np.random.default_rng(2)
     made = np.zeros(len(denoising._EDGES))
-    made[[2, 4, -1]] = 0.3, 0.2, 0.5
+    made[[2, 4, -1]] = 0.3, 0.18125, 0.51875
+    assert made @ denoising._MEANS == 1
     component = generator.choice(made.size, 50_000, p=made)
     low, high = (np.append(edge, 0.0)[component] for edge in (denoising._EDGES[:-1], denoising._EDGES[1:]))
     q = 2.0 ** generator.uniform(0, 6, component.size)

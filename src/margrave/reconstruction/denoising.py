@@ -10,12 +10,13 @@ with a geometric ladder of edges. As many people are observed as were expected, 
     Σ_g π_g λ_g = 1,    λ_g the middle of an interval,                                                             (2)
 
 and under (2) π is the maximum of the likelihood of all y (a nonparametric maximum-likelihood estimate on a histogram;
-a hundred rounds of the EM algorithm). Without (2), intervals that lie far below the noise cannot be told from each
-other and keep the share they began with: in a table of a million cells, many times the people that there are.
+a hundred rounds of the EM algorithm; (2) takes λ to be independent of q). Without (2), intervals that lie far below the
+noise cannot be told from each other and keep the share they began with: in a table of a million cells, many times the
+people that there are.
 
-The estimate of a cell is its posterior mean. Where the noise drowns all cells, π is narrow around 1 and the estimate is
-q; where counts stand out of the noise, π is wide and it is y; sparse tables get a large π_0 and their small y are taken
-for noise. It is never negative, and there is nothing to tune.
+The estimate of a cell is its posterior mean. Where the noise drowns all cells, π stays at its beginning, which is narrow
+around 1, and the estimate is q; where counts stand out of the noise, π is wide and it is y; sparse tables get a large
+π_0 and their small y are taken for noise. It is never negative, and there is nothing to tune.
 
 With v = y/σ and u = q/σ the posterior mean, in units of σ, depends on (v, u) and π alone. So the likelihoods of (1) are
 computed once, on a grid of (asinh v, log₂ u); a table is binned on the grid, π is fitted to the bins, and every cell is
@@ -38,10 +39,15 @@ from margrave.algebra.kernels import Floats, compiled
 _EDGES = np.concatenate([[0.0], 2.0 ** np.arange(-5.0, 28.0, 2.0)])
 # The mean of λ in each component, the last of which is λ = 0.
 _MEANS = np.append((_EDGES[:-1] + _EDGES[1:]) / 2, 0.0)
-# The grid: asinh v in ±15, log₂ u from −14 to 16.
+# The grid: asinh v in ±15, log₂ u from −26 to 16.
 _REACH, _STEP = 15.0, 0.05
-_LOWEST, _HIGHEST, _OCTAVE = -14.0, 16.0, 0.5
+_LOWEST, _HIGHEST, _OCTAVE = -26.0, 16.0, 0.5
 _SHAPE = (round(2 * _REACH / _STEP) + 1, round((_HIGHEST - _LOWEST) / _OCTAVE) + 1)
+# Where EM begins, which is where it stays as far as the noise cannot tell: as expected, mostly; else anything, the less
+# of it the larger.
+_START = np.append(0.1 * np.minimum(1.0, _MEANS[:-1] ** -2.0), 0.1)
+_START[np.searchsorted(_EDGES, 1.0) - 1] += 0.9 * _START.sum() / 0.1
+_START /= _START.sum()
 # π is learned as if two cells more had been seen, spread over a wide range around what was expected: a table of a few
 # cells says little about π.
 _PRIOR_CELLS = 2.0
@@ -50,6 +56,7 @@ _ROUNDS = 100
 # An estimate is at least this share of what was expected: zero would be kept for ever by proportional fitting.
 LEAST_SHARE = 1e-9
 _NEXT_TO_NOTHING = 1e-200
+_NOBODY = 1e-10
 
 
 class _Grid(NamedTuple):
@@ -77,9 +84,9 @@ def denoise(observed: Floats, expected: Floats, variance: float) -> Floats:
     deviation = math.sqrt(variance)
     seen = np.zeros(_SHAPE)
     bin_cells(y, q, deviation, seen)
-    shift = posterior_shift(learned_prior(seen))
+    multiple, shift = posterior(learned_prior(seen))
     estimate = np.empty(y.size)
-    look_up(y, q, deviation, shift, estimate)
+    look_up(y, q, deviation, multiple, shift, estimate)
     return estimate.reshape(observed.shape)
 
 
@@ -89,7 +96,7 @@ def learned_prior(seen: Floats) -> Floats:
     used = np.flatnonzero((seen > 0) & (likelihood.sum(axis=-1) > _NEXT_TO_NOTHING))
     rows = np.ascontiguousarray(likelihood.reshape(-1, likelihood.shape[-1])[used])
     counts = np.ascontiguousarray(seen.ravel()[used])
-    prior = np.full(likelihood.shape[-1], 1 / likelihood.shape[-1])
+    prior = _START.copy()
     if counts.size:
         climb(rows, counts / counts.sum(), _MEANS, _ROUNDS, prior)
     cells = float(counts.sum())
@@ -97,17 +104,16 @@ def learned_prior(seen: Floats) -> Floats:
     return learned
 
 
-def posterior_shift(prior: Floats) -> Floats:
-    """Return (E[μ | y] − y)/σ on the grid of (v, u), shape of the grid.
+def posterior(prior: Floats) -> tuple[Floats, Floats]:
+    """Return E[μ | y]/q and (E[μ | y] − y)/σ on the grid of (v, u), each of the shape of the grid.
 
     An observation that (1) cannot explain is taken as it is.
     """
     grid = _grid()
     weight, moment = grid.likelihood @ prior, grid.moment @ prior
     as_it_is = np.repeat(np.maximum(grid.v, 0.0)[:, None], grid.u.size, axis=1)
-    shift: Floats = np.divide(moment, weight, out=as_it_is, where=weight > _NEXT_TO_NOTHING)
-    shift -= grid.v[:, None]
-    return shift
+    mean: Floats = np.divide(moment, weight, out=as_it_is, where=weight > _NEXT_TO_NOTHING)
+    return mean / grid.u, mean - grid.v[:, None]
 
 
 @compiled
@@ -116,9 +122,9 @@ def bin_cells(y: Floats, q: Floats, deviation: float, seen: Floats) -> None:
     rows, columns = seen.shape
     for i in range(y.size):
         if q[i] > 0.0:
-            row = int((math.asinh(y[i] / deviation) + _REACH) / _STEP + 0.5)
-            column = int(max((math.log2(q[i] / deviation) - _LOWEST) / _OCTAVE, 0.0) + 0.5)
-            seen[min(max(row, 0), rows - 1), min(column, columns - 1)] += 1.0
+            row = min(max((math.asinh(y[i] / deviation) + _REACH) / _STEP, 0.0), rows - 1.0)
+            column = min(max((math.log2(q[i] / deviation) - _LOWEST) / _OCTAVE, 0.0), columns - 1.0)
+            seen[int(row + 0.5), int(column + 0.5)] += 1.0
 
 
 @compiled
@@ -155,6 +161,8 @@ def hold_mean(means: Floats, prior: Floats) -> None:
     """
     smallest, largest = 1.0, 1.0
     for g in range(prior.size):
+        # So small a share is nobody's, and a root as near to the end of its interval would not be found.
+        prior[g] = prior[g] if prior[g] > _NOBODY else 0.0
         if prior[g] > 0.0:
             smallest, largest = min(smallest, means[g]), max(largest, means[g])
     if smallest == 1.0 or largest == 1.0:
@@ -182,10 +190,13 @@ def hold_mean(means: Floats, prior: Floats) -> None:
 
 
 @compiled
-def look_up(y: Floats, q: Floats, deviation: float, shift: Floats, estimate: Floats) -> None:
-    """Write the estimate of each cell, by linear interpolation on the grid."""
+def look_up(y: Floats, q: Floats, deviation: float, multiple: Floats, shift: Floats, estimate: Floats) -> None:
+    """Write the estimate of each cell, by linear interpolation on the grid.
+
+    Below the noise it is a multiple of q, above it y with a shift. Either would lose the other's digits: steps of the
+    grid are a thousandth of σ where q may be a millionth, and of y where it may be a million σ.
+    """
     rows, columns = shift.shape
-    smallest = 2.0**_LOWEST * deviation
     for i in range(y.size):
         if q[i] <= 0.0:
             estimate[i] = 0.0
@@ -193,15 +204,20 @@ def look_up(y: Floats, q: Floats, deviation: float, shift: Floats, estimate: Flo
         row = (math.asinh(y[i] / deviation) + _REACH) / _STEP
         value = y[i]
         if 0.0 <= row < rows - 1:
-            # Below the grid the estimate is a multiple of q that no longer depends on q.
-            scale = min(q[i] / smallest, 1.0)
-            column = (math.log2(max(q[i], smallest) / deviation) - _LOWEST) / _OCTAVE
-            column = min(column, columns - 1.001)
+            column = min(max((math.log2(q[i] / deviation) - _LOWEST) / _OCTAVE, 0.0), columns - 1.001)
             r, c = int(row), int(column)
-            low = shift[r, c] + (row - r) * (shift[r + 1, c] - shift[r, c])
-            high = shift[r, c + 1] + (row - r) * (shift[r + 1, c + 1] - shift[r, c + 1])
-            value = scale * (y[i] + deviation * (low + (column - c) * (high - low)))
+            value = y[i] + deviation * between(shift, r, c, row - r, column - c)
+            if value < deviation:
+                value = q[i] * between(multiple, r, c, row - r, column - c)
         estimate[i] = max(value, LEAST_SHARE * q[i])
+
+
+@compiled
+def between(grid: Floats, r: int, c: int, down: float, right: float) -> float:
+    """Return the value of a grid inside one of its meshes, linear along both sides."""
+    low = grid[r, c] + down * (grid[r + 1, c] - grid[r, c])
+    high = grid[r, c + 1] + down * (grid[r + 1, c + 1] - grid[r, c + 1])
+    return low + right * (high - low)
 
 
 @cache
