@@ -14,9 +14,9 @@ a hundred rounds of the EM algorithm; (2) takes λ to be independent of q). With
 noise cannot be told from each other and keep the share they began with: in a table of a million cells, many times the
 people that there are.
 
-The estimate of a cell is its posterior mean. Where the noise drowns all cells, π stays at its beginning, which is narrow
-around 1, and the estimate is q; where counts stand out of the noise, π is wide and it is y; sparse tables get a large
-π_0 and their small y are taken for noise. It is never negative, and there is nothing to tune.
+The estimate of a cell is its posterior mean. Where the noise drowns all cells, π stays where it began, narrow around 1,
+and the estimate is q; where counts stand out of the noise, π is wide and it is y; sparse tables get a large π_0 and
+their small y are taken for noise. It is never negative, and there is nothing to tune.
 
 With v = y/σ and u = q/σ the posterior mean, in units of σ, depends on (v, u) and π alone. So the likelihoods of (1) are
 computed once, on a grid of (asinh v, log₂ u); a table is binned on the grid, π is fitted to the bins, and every cell is
