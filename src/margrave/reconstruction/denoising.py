@@ -215,8 +215,8 @@ def look_up(y: Floats, q: Floats, deviation: float, multiple: Floats, shift: Flo
 @compiled
 def between(grid: Floats, r: int, c: int, down: float, right: float) -> float:
     """Return the value of a grid inside one of its meshes, linear along both sides."""
-    low = grid[r, c] + down * (grid[r + 1, c] - grid[r, c])
-    high = grid[r, c + 1] + down * (grid[r + 1, c + 1] - grid[r, c + 1])
+    low: float = grid[r, c] + down * (grid[r + 1, c] - grid[r, c])
+    high: float = grid[r, c + 1] + down * (grid[r + 1, c + 1] - grid[r, c + 1])
     return low + right * (high - low)
 
 
