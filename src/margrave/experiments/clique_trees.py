@@ -4,8 +4,8 @@ A junction tree with tables p_C on its cliques C, which agree on the separators 
 
     p = Π_C p_C / Π_S p_S.                                                                                          (1)
 
-For the table of a few attributes only the smallest subtree that holds them matters; every clique outside it sums to
-one. What is left is multiplied from the leaves up, where
+For the table of a few attributes only the smallest subtree that holds them matters; p_C/p_S of every clique outside
+sums to one. What is left is multiplied from the leaves up, where
 
     Σ p_C / p_S    over what is in no other clique and not wanted
 
@@ -70,43 +70,40 @@ class CliqueTree:
     def table(self, wanted: Names) -> Floats:
         """Return the table of some attributes, with axes in their order, by (1)."""
         kept = self._subtree(wanted)
-        above = {place: parent for place in kept if (parent := self.parents[place]) is not None and parent in kept}
-        shared = {place: self._separator(place) for place in above}
-        left = {place: self._needed(place, wanted, above, shared) for place in kept}
+        # What each clique shares with its parent, as long as the two have not been multiplied.
+        joints = {
+            (place, parent): frozenset(self.tables[place].names).intersection(self.tables[parent].names)
+            for place in kept
+            if (parent := self.parents[place]) is not None and parent in kept
+        }
+
+        def needed(place: int) -> set[str]:
+            return set(wanted).union(*(shared for joint, shared in joints.items() if place in joint))
+
+        left = {place: self.tables[place].sum_to(needed(place)) for place in kept}
+        left.update({place: left[place].given(shared) for (place, _), shared in joints.items()})
         # Children come after their parents.
-        for place in sorted(above, reverse=True):
-            parent, child = above[place], left.pop(place)
-            del shared[place]
-            still = set(wanted).union(*(shared[other] for other in shared if parent in (other, above[other])))
-            left[parent] = multiply(left[parent], child, still)
+        for place, parent in sorted(joints, reverse=True):
+            del joints[place, parent]
+            left[parent] = multiply(left[parent], left.pop(place), needed(parent))
         found = reduce(lambda one, other: multiply(one, other, wanted), left.values())
         return found.values.transpose([found.names.index(name) for name in wanted])
 
     def _subtree(self, wanted: Names) -> set[int]:
-        """Return the cliques that are left when those which sum to one have gone."""
+        """Return the cliques that are left when those which sum to one have gone, one after the other."""
         kept = set(range(len(self.tables)))
-        while True:
-            ends = [place for place in kept if self._is_idle(place, kept, wanted) and len(kept) > 1]
-            if not ends:
-                return kept
-            kept.remove(ends[-1])
+        while len(kept) > 1:
+            idle = next((place for place in sorted(kept, reverse=True) if self._is_idle(place, kept, wanted)), None)
+            if idle is None:
+                break
+            kept.remove(idle)
+        return kept
 
     def _is_idle(self, place: int, kept: set[int], wanted: Names) -> bool:
         """Return whether a clique has at most one neighbour left, and nothing wanted that this has not."""
         neighbours = [other for other in kept if place == self.parents[other] or other == self.parents[place]]
         known = {name for other in neighbours for name in self.tables[other].names}
         return len(neighbours) <= 1 and not set(self.tables[place].names).intersection(wanted) - known
-
-    def _separator(self, place: int) -> Names:
-        """Return what a clique shares with its parent."""
-        parent = self.parents[place]
-        return () if parent is None else tuple(set(self.tables[place].names) & set(self.tables[parent].names))
-
-    def _needed(self, place: int, wanted: Names, above: dict[int, int], shared: dict[int, Names]) -> Factor:
-        """Return the factor of a clique in (1), without attributes that are in no other and not wanted."""
-        joints = [shared[other] for other in shared if place in (other, above[other])]
-        table = self.tables[place].sum_to(set(wanted).union(*joints))
-        return table.given(shared[place]) if place in shared else table
 
 
 def multiply(left: Factor, right: Factor, kept: Collection[str]) -> Factor:
