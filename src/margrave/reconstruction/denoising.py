@@ -45,9 +45,9 @@ _LOWEST, _HIGHEST, _OCTAVE = -26.0, 16.0, 0.5
 _SHAPE = (round(2 * _REACH / _STEP) + 1, round((_HIGHEST - _LOWEST) / _OCTAVE) + 1)
 # Where EM begins, which is where it stays as far as the noise cannot tell: as expected, mostly; else anything, the less
 # of it the larger.
-_START = np.append(0.1 * np.minimum(1.0, _MEANS[:-1] ** -2.0), 0.1)
-_START[np.searchsorted(_EDGES, 1.0) - 1] += 0.9 * _START.sum() / 0.1
-_START /= _START.sum()
+_START = np.append(np.minimum(1.0, _MEANS[:-1] ** -2.0), 1.0)
+_START *= 0.1 / _START.sum()
+_START[np.searchsorted(_EDGES, 1.0) - 1] += 0.9
 # π is learned as if two cells more had been seen, spread over a wide range around what was expected: a table of a few
 # cells says little about π.
 _PRIOR_CELLS = 2.0
