@@ -73,7 +73,8 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         from importlib.metadata import version
 
-        return version("margrave")
+        globals()[name] = version("margrave")
+        return globals()[name]
     if name in _LATE:
         value = getattr(import_module(_LATE[name]), name)
         globals()[name] = value

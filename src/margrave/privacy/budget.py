@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation, localcontext
 from fractions import Fraction
-from functools import total_ordering
+from functools import lru_cache, total_ordering
 from numbers import Rational, Real
 from typing import final
 
@@ -157,7 +157,11 @@ def zcdp_delta(*, rho: Number, epsilon: Number) -> float:
 
 def zcdp_epsilon(*, rho: Number, delta: Number) -> float:
     """Return ε ≥ 0, rounded up, such that ρ-zCDP implies (ε, δ)-DP: equation (4)."""
-    r, d = positive_number("rho", rho), _delta_in_range(delta)
+    return _epsilon(positive_number("rho", rho), _delta_in_range(delta))
+
+
+@lru_cache(maxsize=256)  # one release asks for the same ε in its checks, its record and its report
+def _epsilon(r: Fraction, d: Fraction) -> float:
     slope = _decimal(r, _search())
     t = _root(lambda t: t * t * slope + (1 + t).ln(), -_search().ln(_decimal(d, _search())))
     up, down = _contexts(t)
