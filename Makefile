@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-engines bench lint docs clean
+.PHONY: help demo test test-engines bench reproduce lint docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,9 +23,12 @@ test-engines: $(STAMP)-dev ## the heavy tests: full-size data, other engines
 bench: $(STAMP)-dev ## the benchmarks, one JSON object a line
 	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done
 
+reproduce: $(STAMP)-dev ## the paper's experiments, as in: make reproduce ARGS="residual-planner --data FOLDER"
+	@$(BIN)/python -m experiments $(ARGS)
+
 lint: $(STAMP)-dev ## ruff and mypy
-	@$(BIN)/ruff check src tests benchmarks
-	@$(BIN)/ruff format --check src tests benchmarks
+	@$(BIN)/ruff check src tests benchmarks experiments
+	@$(BIN)/ruff format --check src tests benchmarks experiments
 	@$(BIN)/mypy
 
 docs: $(STAMP)-dev ## rewrite the generated pages of the documentation

@@ -21,7 +21,6 @@ FLOORS = [
     {"planning", "reconstruction"},
     {"measurement", "release"},
     {"mechanisms"},
-    {"experiments"},
     {"cli"},
     {"__init__", "__main__"},
 ]
@@ -102,7 +101,7 @@ def test_post_processing_cannot_reach_the_data():
 
 def test_randomness_lives_in_the_privacy_room_and_in_the_made_up_town():
     for name, path in MODULES.items():
-        if room(name) != "privacy" and name not in ("cli.town", "experiments"):
+        if room(name) != "privacy" and name != "cli.town":
             text = path.read_text(encoding="utf-8")
             assert "import random" not in text, name
             assert "np.random." not in text, name

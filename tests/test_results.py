@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from margrave.experiments.journal import read_rows
-from margrave.experiments.methods import METHODS
-from margrave.experiments.pages import summary_page
-from margrave.experiments.records import DONE, Record
-from margrave.experiments.runs import results_file
-from margrave.experiments.scaling import FILE, Scaling
-from margrave.experiments.settings import DATASETS, EPSILONS, ROUNDS
-from margrave.experiments.summary import bands, ratios
+from experiments.journal import read_rows
+from experiments.methods import METHODS
+from experiments.pages import summary_page
+from experiments.records import DONE, Record
+from experiments.runs import results_file
+from experiments.scaling import FILE, Scaling
+from experiments.settings import DATASETS, EPSILONS, ROUNDS
+from experiments.summary import bands, ratios
 
 FOLDER = Path(__file__).parents[1] / "docs" / "results"
 PAGE = (FOLDER / "README.md").read_text(encoding="utf-8")

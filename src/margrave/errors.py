@@ -83,10 +83,6 @@ class NoiseError(MargraveError):
     """Noise cannot be drawn as asked, or its source of random bits is broken."""
 
 
-class ExperimentError(MargraveError):
-    """An experiment cannot be run as asked, or a file of its results cannot be used."""
-
-
 class InterruptionError(MargraveError):
     """Work was interrupted after something had been paid for; the message says where that is kept."""
 

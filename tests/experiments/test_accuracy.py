@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from margrave.experiments.accuracy import accuracy
-from margrave.experiments.datasets import read_dataset
+from experiments.accuracy import accuracy
+from experiments.datasets import read_dataset
 
 
 def test_errors_are_means_over_tables_of_the_norms(folder):

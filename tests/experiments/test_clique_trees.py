@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from margrave.experiments.clique_trees import CliqueTree, Factor, multiply
+from experiments.clique_trees import CliqueTree, Factor, multiply
 
 SIZES = {"a": 2, "b": 3, "c": 4, "d": 2, "e": 3, "f": 2}
 

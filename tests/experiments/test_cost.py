@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from margrave.experiments.cost import costed, peak_bytes, resident_bytes
+from experiments.cost import costed, peak_bytes, resident_bytes
 
 
 def test_the_time_is_that_of_the_work():

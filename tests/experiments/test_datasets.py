@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from generated import ROWS, SIZES, rows_of, write_dataset
 
-from margrave.errors import DataError, ExperimentError
-from margrave.experiments.datasets import ORIGINS, read_dataset, require_datasets
+from experiments import ExperimentError
+from experiments.datasets import ORIGINS, read_dataset, require_datasets
+from margrave.errors import DataError
 
 
 def test_true_counts_are_those_of_the_rows(folder):

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from margrave.errors import ExperimentError
-from margrave.experiments import figures
-from margrave.experiments.records import DONE, Record
-from margrave.experiments.scaling import STEPS, Scaling
+from experiments import ExperimentError, figures
+from experiments.records import DONE, Record
+from experiments.scaling import STEPS, Scaling
 
 
 def records(experiment, rounds, methods):

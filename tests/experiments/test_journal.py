@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from margrave.errors import ExperimentError
-from margrave.experiments.journal import Journal, read_rows
+from experiments import ExperimentError
+from experiments.journal import Journal, read_rows
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 import margrave as mg
-from margrave.errors import ExperimentError
-from margrave.experiments import private_pgm as module
-from margrave.experiments.datasets import read_dataset
-from margrave.experiments.records import DONE, FAILED, MEMORY_LIMIT, TIME_LIMIT
-from margrave.experiments.runs import run_experiment
-from margrave.experiments.settings import Settings
+from experiments import ExperimentError
+from experiments import private_pgm as module
+from experiments.datasets import read_dataset
+from experiments.records import DONE, FAILED, MEMORY_LIMIT, TIME_LIMIT
+from experiments.runs import run_experiment
+from experiments.settings import Settings
 from margrave.measurements import Measurements
 
 

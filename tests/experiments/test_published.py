@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import margrave as mg
-from margrave.experiments.datasets import read_dataset
-from margrave.experiments.methods import METHODS, apply_method
-from margrave.experiments.published import published_tables
+from experiments.datasets import read_dataset
+from experiments.methods import METHODS, apply_method
+from experiments.published import published_tables
 from margrave.measurements import Measurements
 
 

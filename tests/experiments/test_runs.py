@@ -13,14 +13,14 @@ import pytest
 from datasets import need_dataset
 from generated import SIZES, rows_of, write_dataset
 
-from margrave.errors import ExperimentError, PlanError
-from margrave.experiments import private_pgm
-from margrave.experiments.journal import read_rows
-from margrave.experiments.methods import METHODS
-from margrave.experiments.records import DONE, Record
-from margrave.experiments.runs import results_file, run_experiment
-from margrave.experiments.settings import Settings
-from margrave.experiments.summary import ratios
+from experiments import ExperimentError, private_pgm
+from experiments.journal import read_rows
+from experiments.methods import METHODS
+from experiments.records import DONE, Record
+from experiments.runs import results_file, run_experiment
+from experiments.settings import Settings
+from experiments.summary import ratios
+from margrave.errors import PlanError
 
 OWN = tuple(key for key in METHODS["mwem"] if key != "private-pgm")
 
@@ -132,10 +132,11 @@ def test_missing_data_and_missing_packages_are_said_before_anything_is_run(folde
 
 
 def started(folder, out, jobs):
-    words = ["reproduce", "residual-planner", "--data", str(folder), "--datasets", "town", "--epsilons", "1,10"]
+    words = ["residual-planner", "--data", str(folder), "--datasets", "town", "--epsilons", "1,10"]
     options = ["--trials", "60", "--max-steps", "100", "--out", str(out), "--jobs", str(jobs), "--no-figures"]
     return subprocess.Popen(
-        [sys.executable, "-m", "margrave", *words, *options],
+        [sys.executable, "-m", "experiments", *words, *options],
+        cwd=Path(__file__).parents[2],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -2,12 +2,12 @@
 
 import pytest
 
-from margrave.errors import ExperimentError, MemoryLimitError
-from margrave.experiments import scaling
-from margrave.experiments.journal import read_rows
-from margrave.experiments.records import DONE, MEMORY_LIMIT
-from margrave.experiments.scaling import STEPS, Scaling, Size, made_up, run_scaling, sizes
-from margrave.experiments.workers import WorkerKilledError
+from experiments import ExperimentError, scaling
+from experiments.journal import read_rows
+from experiments.records import DONE, MEMORY_LIMIT
+from experiments.scaling import STEPS, Scaling, Size, made_up, run_scaling, sizes
+from experiments.workers import WorkerKilledError
+from margrave.errors import MemoryLimitError
 
 
 def test_all_steps_of_small_sizes(tmp_path):

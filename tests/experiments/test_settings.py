@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from margrave.cli import reproduce
-from margrave.errors import ExperimentError
-from margrave.experiments.records import DONE, TIME_LIMIT, Record
-from margrave.experiments.settings import DATASETS, DELTA, EPSILONS, MAX_STEPS, ROUNDS, Settings, pending_trials
+import experiments.__main__ as reproduce
+from experiments import ExperimentError
+from experiments.records import DONE, TIME_LIMIT, Record
+from experiments.settings import DATASETS, DELTA, EPSILONS, MAX_STEPS, ROUNDS, Settings, pending_trials
 
 FOLDER = Path("data")
 RP = Settings("residual-planner", FOLDER, datasets=("one", "two"), epsilons=(1, 0.31), trials=2)

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from margrave.experiments.journal import Journal
-from margrave.experiments.pages import NOT_PRIVATE, summary_page, write_summary
-from margrave.experiments.records import DONE, FAILED, MEMORY_LIMIT, TIME_LIMIT, Record
-from margrave.experiments.scaling import Scaling
-from margrave.experiments.summary import QUOTED_PGM, bands, completions, ratios, spent
+from experiments.journal import Journal
+from experiments.pages import NOT_PRIVATE, summary_page, write_summary
+from experiments.records import DONE, FAILED, MEMORY_LIMIT, TIME_LIMIT, Record
+from experiments.scaling import Scaling
+from experiments.summary import QUOTED_PGM, bands, completions, ratios, spent
 
 
 def record(dataset, epsilon, trial, method, l1, *, experiment="residual-planner", rounds=0, **more):

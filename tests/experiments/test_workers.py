@@ -3,8 +3,9 @@
 import fits
 import pytest
 
-from margrave.errors import DataError, ExperimentError
-from margrave.experiments.workers import run_alone, run_tasks
+from experiments import ExperimentError
+from experiments.workers import run_alone, run_tasks
+from margrave.errors import DataError
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 5])

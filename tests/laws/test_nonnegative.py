@@ -13,6 +13,7 @@ Clarabel gets a problem scaled to a loss of at most 1 and stops at 1e-10: its lo
 import clarabel
 import numpy as np
 import pytest
+from dual_ascent import dual_ascent, largest_safe_step
 from hypothesis import assume, given, settings
 from matrices import kron, marginal_matrix
 from scipy import sparse
@@ -21,7 +22,6 @@ from strategies import families, seeds
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.errors import ReconstructionError
-from margrave.reconstruction.dual_ascent import dual_ascent, largest_safe_step
 from margrave.reconstruction.losses import Estimates
 from margrave.reconstruction.nonnegative import Status, reconstruct_nonnegative, solver_weights
 

@@ -22,7 +22,6 @@ from margrave.cli.query import query
 from margrave.cli.reconstruct import reconstruct
 from margrave.cli.release import release
 from margrave.cli.report import report
-from margrave.cli.reproduce import reproduce
 from margrave.cli.validate import validate
 from margrave.errors import BudgetRefusedError, InterruptionError, MargraveError
 
@@ -54,7 +53,6 @@ def options(
 
 for command in (demo, domain, validate, plan, release, reconstruct, query, report, export, ledger):
     app.command()(command)
-app.add_typer(reproduce)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -73,11 +71,19 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(run(words))
 
 
-def run(words: list[str]) -> int:
-    """Run the command line and return its exit code; errors have been shown."""
+def run(words: list[str], commands: typer.Typer = app) -> int:
+    """Run a command line and return its exit code; errors have been shown.
+
+    Parameters
+    ----------
+    words
+        The words after the name of the program.
+    commands
+        What they choose from: the commands of margrave, or those of a program beside it.
+    """
     try:
         # People put it last; it belongs to the command line as a whole.
-        outcome = app([word for word in words if word != "--debug"], standalone_mode=False)
+        outcome = commands([word for word in words if word != "--debug"], standalone_mode=False)
         if outcome == _INTERRUPTED:  # typer turns Ctrl-C into this code and says nothing
             raise KeyboardInterrupt
         return outcome if isinstance(outcome, int) else 0

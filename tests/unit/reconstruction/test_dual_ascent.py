@@ -7,12 +7,12 @@ import re
 
 import numpy as np
 import pytest
+from dual_ascent import dual_ascent, largest_safe_step
 from matrices import expand_matrix, full_difference
 
 from margrave.algebra.differences import difference, integrate
 from margrave.algebra.layout import Layout
 from margrave.errors import ConvergenceError, ReconstructionError
-from margrave.reconstruction.dual_ascent import dual_ascent, largest_safe_step
 from margrave.reconstruction.losses import Estimates
 
 SIZES = (3, 2, 4)

@@ -14,9 +14,10 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from experiments import ExperimentError
+from experiments.lifeline import leave_with_parent
 from margrave.algebra.threads import thread_count
-from margrave.errors import ExperimentError, MargraveError
-from margrave.experiments.lifeline import leave_with_parent
+from margrave.errors import MargraveError
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess

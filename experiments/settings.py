@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from margrave.errors import ExperimentError
-from margrave.experiments.datasets import ORIGINS, fingerprint
-from margrave.experiments.methods import MWEM, PRIVATE_PGM, RESIDUAL_PLANNER, find_methods
-from margrave.experiments.records import DONE, Key, Record, latest
+from experiments import ExperimentError
+from experiments.datasets import ORIGINS, fingerprint
+from experiments.methods import MWEM, PRIVATE_PGM, RESIDUAL_PLANNER, find_methods
+from experiments.records import DONE, Key, Record, latest
 
 # The paper's settings.
 EPSILONS = (0.1, 0.31, 1.0, 3.16, 10.0)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeVar
 
-from margrave.experiments.datasets import ORIGINS
-from margrave.experiments.methods import METHODS, OURS, PRIVATE_PGM
-from margrave.experiments.records import DONE, FAILED, MEMORY_LIMIT, TIME_LIMIT, Key, Record, latest
+from experiments.datasets import ORIGINS
+from experiments.methods import METHODS, OURS, PRIVATE_PGM
+from experiments.records import DONE, FAILED, MEMORY_LIMIT, TIME_LIMIT, Key, Record, latest
 
 METRICS = ("l1", "l2", "l1_cells", "l2_cells")
 # What the paper quotes for its GReM-LNN ([ReM] sec. 5): the other method, by experiment and rounds.

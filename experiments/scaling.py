@@ -14,16 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments import ExperimentError
+from experiments.cost import Cost, costed
+from experiments.datasets import ORDER
+from experiments.journal import Journal
+from experiments.records import DONE, MEMORY_LIMIT
+from experiments.trials import warm_up
+from experiments.workers import WorkerKilledError, run_alone
 from margrave.algebra.threads import thread_count
 from margrave.data.table import CodedTable
 from margrave.domain import Domain
-from margrave.errors import ExperimentError, MemoryLimitError
-from margrave.experiments.cost import Cost, costed
-from margrave.experiments.datasets import ORDER
-from margrave.experiments.journal import Journal
-from margrave.experiments.records import DONE, MEMORY_LIMIT
-from margrave.experiments.trials import warm_up
-from margrave.experiments.workers import WorkerKilledError, run_alone
+from margrave.errors import MemoryLimitError
 from margrave.mechanisms.residual_planner import measure
 from margrave.planning.plan import plan
 from margrave.privacy.budget import Budget

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Generic, TypeVar, get_type_hints
 
-from margrave.errors import ExperimentError
+from experiments import ExperimentError
 
 Row = TypeVar("Row")
 

@@ -9,13 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from margrave.experiments.journal import read_rows
-from margrave.experiments.methods import METHODS, MWEM, OURS, PAPER, PIPELINE, RESIDUAL_PLANNER
-from margrave.experiments.records import DONE, FAILED, Record, latest
-from margrave.experiments.runs import results_file
-from margrave.experiments.scaling import FILE as SCALING_FILE
-from margrave.experiments.scaling import STEPS, Scaling
-from margrave.experiments.summary import METRICS, Band, Ratio, bands, completions, ratios, spent
+from experiments.journal import read_rows
+from experiments.methods import METHODS, MWEM, OURS, PAPER, PIPELINE, RESIDUAL_PLANNER
+from experiments.records import DONE, FAILED, Record, latest
+from experiments.runs import results_file
+from experiments.scaling import FILE as SCALING_FILE
+from experiments.scaling import STEPS, Scaling
+from experiments.summary import METRICS, Band, Ratio, bands, completions, ratios, spent
 
 NOT_PRIVATE = (
     "NOT PRIVATE: these results are computed from the true counts, with noise drawn from recorded seeds. "

@@ -8,11 +8,11 @@ from pathlib import Path
 from statistics import mode
 from typing import TYPE_CHECKING, Any
 
-from margrave.errors import ExperimentError
-from margrave.experiments.methods import METHODS, RESIDUAL_PLANNER
-from margrave.experiments.records import DONE, Record
-from margrave.experiments.scaling import FIXED_ATTRIBUTES, STEPS, VALUES, Scaling
-from margrave.experiments.summary import Band, bands
+from experiments import ExperimentError
+from experiments.methods import METHODS, RESIDUAL_PLANNER
+from experiments.records import DONE, Record
+from experiments.scaling import FIXED_ATTRIBUTES, STEPS, VALUES, Scaling
+from experiments.summary import Band, bands
 
 if TYPE_CHECKING:
     import altair as alt

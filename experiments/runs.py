@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from margrave.experiments.datasets import require_datasets
-from margrave.experiments.journal import Journal
-from margrave.experiments.private_pgm import require_mbi
-from margrave.experiments.records import Record
-from margrave.experiments.settings import Settings, Trial, check_data, pending_trials
-from margrave.experiments.trials import run_trial, warm_up
-from margrave.experiments.workers import run_tasks
+from experiments.datasets import require_datasets
+from experiments.journal import Journal
+from experiments.private_pgm import require_mbi
+from experiments.records import Record
+from experiments.settings import Settings, Trial, check_data, pending_trials
+from experiments.trials import run_trial, warm_up
+from experiments.workers import run_tasks
 
 Progress = Callable[[int, int, str], None]
 

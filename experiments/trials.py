@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from experiments.accuracy import accuracy
+from experiments.cost import Cost, costed
+from experiments.datasets import Dataset, read_dataset
+from experiments.methods import METHODS, MWEM, PAPER_PLAN, PRIVATE_PGM, Method, apply_method, make_plan
+from experiments.private_pgm import private_pgm
+from experiments.records import DONE, FAILED, Record
+from experiments.settings import Settings, Trial
 from margrave.algebra.kernels import Floats
 from margrave.algebra.threads import thread_count
 from margrave.errors import MargraveError
-from margrave.experiments.accuracy import accuracy
-from margrave.experiments.cost import Cost, costed
-from margrave.experiments.datasets import Dataset, read_dataset
-from margrave.experiments.methods import METHODS, MWEM, PAPER_PLAN, PRIVATE_PGM, Method, apply_method, make_plan
-from margrave.experiments.private_pgm import private_pgm
-from margrave.experiments.records import DONE, FAILED, Record
-from margrave.experiments.settings import Settings, Trial
 from margrave.measurements import Measurements
 from margrave.mechanisms.residual_planner import measure
 from margrave.mechanisms.scalable_mwem import scalable_mwem

@@ -1,4 +1,4 @@
-"""``margrave reproduce``: the paper's experiments, and ours, on public benchmark data. Not private."""
+"""``python -m experiments``: the paper's experiments, and ours, on public benchmark data. Not private."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from rich.console import Console
 
-from margrave.errors import ExperimentError
+from experiments import ExperimentError
 
 if TYPE_CHECKING:
-    from margrave.experiments.settings import Settings
+    from experiments.settings import Settings
 
 Number = TypeVar("Number", int, float)
 
 reproduce = typer.Typer(
-    name="reproduce",
+    name="experiments",
     help="Run the paper's experiments on public benchmark data. NOT PRIVATE: results are made with the true counts.",
     no_args_is_help=True,
 )
@@ -61,9 +61,9 @@ def residual_planner(
 ) -> None:
     """Compare reconstructions of ResidualPlanner's measurements of all 3-way tables.
 
-    Example:  margrave reproduce residual-planner --data benchmarks/ --datasets titanic --trials 2
+    Example:  python -m experiments residual-planner --data benchmarks/ --datasets titanic --trials 2
     """
-    from margrave.experiments.settings import Settings
+    from experiments.settings import Settings
 
     settings = Settings(
         "residual-planner",
@@ -103,9 +103,9 @@ def mwem(
 ) -> None:
     """Compare reconstructions of Scalable MWEM's measurements, Private-PGM among them.
 
-    Example:  margrave reproduce mwem --data benchmarks/ --datasets titanic --rounds 10 --pgm-trials 0
+    Example:  python -m experiments mwem --data benchmarks/ --datasets titanic --rounds 10 --pgm-trials 0
     """
-    from margrave.experiments.settings import Settings
+    from experiments.settings import Settings
 
     settings = Settings(
         "mwem",
@@ -149,9 +149,9 @@ def pgm_table(
 
     It shares the file of results with "mwem": what was run there is not run again.
 
-    Example:  margrave reproduce pgm-table --data benchmarks/ --datasets titanic --limit-seconds 120
+    Example:  python -m experiments pgm-table --data benchmarks/ --datasets titanic --limit-seconds 120
     """
-    from margrave.experiments.settings import Settings
+    from experiments.settings import Settings
 
     settings = Settings(
         "mwem",
@@ -186,11 +186,11 @@ def scaling(
 ) -> None:
     """Measure time and memory of every step against the number of attributes and of cells, on made-up rows.
 
-    Example:  margrave reproduce scaling --attributes 10,20,50
+    Example:  python -m experiments scaling --attributes 10,20,50
     """
-    from margrave.experiments.figures import draw_scaling, require_altair
-    from margrave.experiments.pages import write_summary
-    from margrave.experiments.scaling import run_scaling, sizes
+    from experiments.figures import draw_scaling, require_altair
+    from experiments.pages import write_summary
+    from experiments.scaling import run_scaling, sizes
 
     counts = _numbers("attributes", attributes, int)
     others = _numbers("other-values", other_values, int) if other_values else ()
@@ -205,9 +205,9 @@ def scaling(
 
 def _run(settings: Settings, out: Path, figures: bool) -> None:
     """Run an experiment, write its figures and the summary of the folder, and say where they are."""
-    from margrave.experiments.figures import draw_experiment, require_altair
-    from margrave.experiments.pages import NOT_PRIVATE, write_summary
-    from margrave.experiments.runs import results_file, run_experiment
+    from experiments.figures import draw_experiment, require_altair
+    from experiments.pages import NOT_PRIVATE, write_summary
+    from experiments.runs import results_file, run_experiment
 
     if figures:
         require_altair()
@@ -255,3 +255,11 @@ def _numbers(option: str, text: str, kind: Callable[[str], Number]) -> tuple[Num
     if not found or not all(number > 0 for number in found):
         raise ExperimentError(f"--{option} is {text!r}; give positive numbers with commas between, as in 1,10")
     return found
+
+
+if __name__ == "__main__":
+    import sys
+
+    from margrave.cli.app import run
+
+    sys.exit(run(sys.argv[1:], reproduce))

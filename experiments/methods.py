@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from experiments import ExperimentError
+from experiments.published import published_tables
 from margrave.algebra.kernels import Floats
-from margrave.errors import ExperimentError, suggestion
-from margrave.experiments.published import published_tables
+from margrave.errors import suggestion
 from margrave.measurements import Measurements
 from margrave.planning.plan import Plan, plan
 from margrave.privacy.budget import Budget

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments import ExperimentError
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
 from margrave.data.table import CodedTable
 from margrave.domain import Domain
-from margrave.errors import ExperimentError, suggestion
+from margrave.errors import suggestion
 from margrave.workload import Workload
 
 # The paper's data sets, in its order, and where such data come from.

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from experiments import ExperimentError
+from experiments.clique_trees import CliqueTree, Factor
+from experiments.cost import Cost, resident_bytes
+from experiments.lifeline import leave_with_parent
+from experiments.records import DONE, FAILED, MEMORY_LIMIT, TIME_LIMIT
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
-from margrave.errors import ExperimentError
-from margrave.experiments.clique_trees import CliqueTree, Factor
-from margrave.experiments.cost import Cost, resident_bytes
-from margrave.experiments.lifeline import leave_with_parent
-from margrave.experiments.records import DONE, FAILED, MEMORY_LIMIT, TIME_LIMIT
 from margrave.measurements import Measurements
 from margrave.release.reconstruct import reconstruct
 from margrave.release.release import Release

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.datasets import Dataset
 from margrave.algebra.kernels import Floats
-from margrave.experiments.datasets import Dataset
 
 
 @dataclass(frozen=True)
