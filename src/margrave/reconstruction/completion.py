@@ -288,7 +288,9 @@ class _Cascade:
         if best is None:
             return None
         rows, columns = self._oriented(first, best), self._oriented(best, second)
-        joint: Floats = rows @ ratio(columns, columns.sum(axis=1, keepdims=True))
+        # Both tables say how many have each value of c, up to the tolerance of fitting; neither is preferred.
+        shared = np.sqrt(rows.sum(axis=0) * columns.sum(axis=1))
+        joint: Floats = rows @ ratio(columns, shared[:, None])
         return fit_proportionally(joint, self._facets(table))
 
     def _oriented(self, row: int, column: int) -> Floats:
