@@ -15,7 +15,7 @@ from margrave.errors import ConvergenceError, ReleaseError, WorkloadError, sugge
 from margrave.measurements import Measurements
 from margrave.reconstruction.automatic import Choice, automatic
 from margrave.reconstruction.linear import maximum_likelihood
-from margrave.reconstruction.losses import Estimates, estimate_residuals
+from margrave.reconstruction.losses import Estimates, estimate_residuals, mean_residuals
 from margrave.reconstruction.nonnegative import Status, reconstruct_nonnegative
 from margrave.reconstruction.truncation import truncate, truncate_and_rescale
 from margrave.release.release import Release
@@ -74,7 +74,8 @@ def reconstruct(
     weights
         For "lnn": how strongly each residual τ is held to its estimate. "auto" (the default): residuals are first moved
         towards what the smaller tables predict, by as much as their noise asks for, and the total is held
-        (docs/weights.md). "paper": k_τ 2^(−|τ|), with k_τ the number of its measurements, the published method; a
+        (docs/weights.md). "paper": k_τ 2^(−|τ|), with k_τ the number of its measurements, the published method, which
+        takes their plain mean for the estimate, whatever their noise; all others combine them by inverse variance. A
         number b: b^(−|τ|); "noise": its precision; a mapping from sets of names, or a function of the tuple of names
         in domain order, gives each weight itself (infinity holds the residual). A mapping must name
         every measured residual of the closure.
@@ -124,7 +125,9 @@ def reconstruct(
     if method != "lnn":
         marginals = _linear(estimates, method)
         return Release(workload, method, estimates, marginals, None, measurements.provenance, measurements)
-    choice = _choice(workload.domain, estimates, weights, eta, held)
+    published = isinstance(weights, str) and weights == "paper"
+    centres = mean_residuals(measurements, estimates) if published else estimates
+    choice = _choice(workload.domain, centres, weights, eta, held)
     solution = reconstruct_nonnegative(
         choice.estimates,
         weights=choice.weights,
