@@ -33,7 +33,7 @@ from margrave.domain import Domain
 from margrave.errors import MargraveError, MeasurementError
 from margrave.measurements.archive import Arrays, read_archive, write_archive
 from margrave.measurements.entries import Names, Observation, marginal, observation, read_only, spoken
-from margrave.measurements.noise import Gaussian, Laplace, Loss
+from margrave.measurements.noise import Gaussian, Laplace, Loss, real_array
 from margrave.measurements.provenance import Provenance
 
 _KIND, _SCHEMA = "measurements", 1
@@ -188,9 +188,10 @@ class Measurements:
             if layout.view(values, place).any():
                 named = spoken(domain.names(layout.sets[place]))
                 raise MeasurementError(f"{named} has precision 0 and values; give its precision, or zeros")
-        often = (precisions > 0).astype(np.int64) if counts is None else np.asarray(counts, dtype=np.int64)
-        if often.shape != precisions.shape or (often < (precisions > 0)).any():
+        often = (precisions > 0).astype(np.int64) if counts is None else np.asarray(counts)
+        if np.iscomplexobj(often) or often.shape != precisions.shape or (often < (precisions > 0)).any():
             raise MeasurementError("counts must be one whole number a table, at least 1 where a precision is above 0")
+        often = often.astype(np.int64, copy=False)
         if not often.any():
             raise MeasurementError("there are no measurements; give at least one")
         if averages is not None:
@@ -325,7 +326,10 @@ def _joined(tables: Sequence[Floats]) -> Floats | None:
 
 def _checked_averages(layout: Layout, counts: Integers, averages: object) -> Floats:
     """Return the plain means as float64 if there is one for every cell of what was measured more than once."""
-    array = np.asarray(averages, dtype=np.float64)
+    try:
+        array = real_array(averages)
+    except (TypeError, ValueError) as error:
+        raise MeasurementError(f"averages must be an array of numbers ({error})") from error
     cells = int(np.diff(layout.index.offset)[counts > 1].sum())
     if array.shape != (cells,):
         raise MeasurementError(

@@ -16,7 +16,7 @@ from margrave.measurements import Measurements
 from margrave.reconstruction.automatic import Choice, automatic
 from margrave.reconstruction.linear import maximum_likelihood
 from margrave.reconstruction.losses import Estimates, estimate_residuals, mean_residuals
-from margrave.reconstruction.nonnegative import Status, reconstruct_nonnegative
+from margrave.reconstruction.nonnegative import Status, check_options, reconstruct_nonnegative
 from margrave.reconstruction.truncation import truncate, truncate_and_rescale
 from margrave.release.release import Release
 from margrave.workload import Workload
@@ -119,6 +119,12 @@ def reconstruct(
     # An array is no option, and has no truth value when it is compared.
     used = [name for name, value in options.items() if isinstance(value, np.ndarray) or value != _DEFAULTS[name]]
     _check_request(measurements, workload, method, used)
+    check_options(
+        eta=eta,
+        tolerance=_TOLERANCE if tolerance is None else tolerance,
+        most_negative=most_negative,
+        max_steps=max_steps,
+    )
     workload.require_memory(_ARRAYS[method], f"reconstruction of {len(workload):,} tables by {method!r}")
     layout = Layout.of(workload.domain.shape, workload.positions)
     estimates = estimate_residuals(measurements, layout)
@@ -246,7 +252,11 @@ def _place(domain: Domain, layout: Layout, names: Iterable[str], what: str) -> i
     """Return the number of the table over these attributes."""
     if isinstance(names, str):
         raise ReleaseError(f"{what} the text {names!r}; write ({names!r},) for the set of one attribute")
-    positions = domain.positions(names)
+    # What is no list of names is the domain's to refuse.
+    given = tuple(names) if isinstance(names, Iterable) else names
+    positions = domain.positions(given)
+    if len(positions) != len(tuple(given)):
+        raise ReleaseError(f"{what} {' × '.join(given)}, with an attribute twice; name each once")
     if positions not in layout.places:
         spoken = " × ".join(domain.names(positions))
         raise ReleaseError(f"{what} {spoken}, which no table of the workload contains; leave it out")

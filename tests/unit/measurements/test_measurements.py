@@ -302,3 +302,29 @@ def test_averages_of_another_shape_or_without_numbers_are_refused():
         Measurements.from_centered(DOMAIN, layout, **given, averages=np.arange(3.0))
     with refused("the measurements hold NaN, infinity, or numbers too large to add up; give finite ones"):
         Measurements.from_centered(DOMAIN, layout, **given, averages=np.full(4, np.nan))
+
+
+# Complex numbers
+
+
+def test_complex_numbers_are_refused_wherever_they_stand():
+    text = "the measurement of age must be an array of numbers (these are complex; give real ones)"
+    for table in (np.ones(4, dtype=complex), [1j, 0, 0, 0], np.array([1 + 1j] * 4)):
+        with refused(text):
+            Measurements.from_marginals(DOMAIN, [(("age",), table, 1.0)])
+    with refused(text):
+        Measurements.from_residuals(DOMAIN, [(("age",), AGE + 0j, Gaussian(1.0))])
+    with refused("the variance of age is (1+0j); give a positive finite number"):
+        Measurements.from_marginals(DOMAIN, [(("age",), np.ones(4), 1 + 0j)])
+    with refused("a covariance must be a square array of numbers (these are complex; give real ones)"):
+        Gaussian(covariance=np.eye(2, dtype=complex))
+    layout, values, precisions = centered()
+    for given in ({"values": values + 0j, "precisions": precisions}, {"values": values, "precisions": precisions + 0j}):
+        with pytest.raises(ArrayError, match="complex numbers; give real ones"):
+            Measurements.from_centered(DOMAIN, layout, **given)
+    with refused("counts must be one whole number a table, at least 1 where a precision is above 0"):
+        Measurements.from_centered(DOMAIN, layout, values=values, precisions=precisions, counts=np.ones(4) + 0j)
+    with refused("averages must be an array of numbers (these are complex; give real ones)"):
+        Measurements.from_centered(
+            DOMAIN, layout, values=values, precisions=precisions, counts=2 * (precisions > 0), averages=[1j, 2]
+        )
