@@ -15,7 +15,7 @@ from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.measurements import Measurements
 from margrave.reconstruction.certificate import Problem
-from margrave.reconstruction.losses import estimate_residuals
+from margrave.reconstruction.losses import estimate_residuals, mean_residuals
 from margrave.reconstruction.nonnegative import Ascent, solver_weights
 from margrave.workload import Workload
 
@@ -33,7 +33,7 @@ def published_tables(measurements: Measurements, workload: Workload, *, steps: i
         How many rounds.
     """
     layout = Layout.of(workload.domain.shape, workload.positions)
-    estimates = estimate_residuals(measurements, layout)
+    estimates = mean_residuals(measurements, estimate_residuals(measurements, layout))
     weights = solver_weights(estimates, weights="paper", eta=None, hold=())
     ascent = Ascent(Problem(layout, estimates.values, weights))
     ascent.run(steps)

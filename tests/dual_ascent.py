@@ -12,7 +12,7 @@ residual add up to k_τ 2^(−|τ|) ‖r − z̄‖² and a constant, and the pe
     r_τ = z̄_τ − (Sᵀ λ)_τ / (2 w_τ).                                                                               (2)
 
 The paper prints (Σ K)⁻¹ where (Σ K⁻¹)⁻¹ is meant, and leaves the 2 out of (2) where τ was measured; that would weigh
-measured residuals half as much as the objective says. z̄ is the estimate that combines by inverse variance.
+measured residuals half as much as the objective says. z̄ is the plain mean of the measurements, `mean_residuals`.
 
 (1) is projected gradient ascent. The Hessian has the eigenvalues h_τ = Σ_{γ⊇τ} (n_τ/n_γ) / (2 w_τ), so that a step of
 at most 2 / max h never moves two points apart: changes of λ do not grow. A longer one, the paper's too, may diverge.

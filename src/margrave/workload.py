@@ -63,7 +63,7 @@ class Workload:
                 f"the sets of a workload must be a list of collections of names, got {sets!r}; "
                 "write [('age', 'sex')] for one table, and give weights as weights=…"
             )
-        given = [_set_positions(domain, names) for names in sets]
+        given = [_distinct_positions(domain, names) for names in sets]
         _assemble(self, domain, _largest_weights(given, _listed_weights(domain, given, weights)))
 
     @classmethod
@@ -233,6 +233,16 @@ def _set_positions(domain: Domain, names: Iterable[str]) -> AttributeSet:
     return domain.positions(names)
 
 
+def _distinct_positions(domain: Domain, names: Iterable[str]) -> AttributeSet:
+    """Return the positions of one set that is asked for; refuse one that names an attribute twice."""
+    # A text, and what is no list of names, is refused by the others.
+    given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else names
+    positions = _set_positions(domain, given)
+    if len(positions) != len(tuple(given)):
+        raise WorkloadError(f"the table {' × '.join(given)} names an attribute twice; name each once")
+    return positions
+
+
 def _listed_weights(domain: Domain, given: Sequence[AttributeSet], weights: Weights | None) -> list[float]:
     """Return one weight for each of the given sets."""
     if weights is None:
@@ -252,7 +262,7 @@ def _mapped_weights(
     domain: Domain, given: Sequence[AttributeSet], weights: Mapping[Iterable[str], float]
 ) -> list[float]:
     """Return the weight of each of the given sets from a mapping that names all of them and no other."""
-    named = [_set_positions(domain, names) for names in weights]
+    named = [_distinct_positions(domain, names) for names in weights]
     weight_of = _largest_weights(named, [_weight(weight) for weight in weights.values()])
     wanted = set(given)
     for members in weight_of:

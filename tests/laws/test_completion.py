@@ -7,8 +7,11 @@ import pytest
 from scipy.integrate import quad
 from scipy.optimize import LinearConstraint, minimize
 
+from margrave.algebra.layout import Layout
 from margrave.reconstruction import denoising
+from margrave.reconstruction.completion import _Cascade
 from margrave.reconstruction.denoising import denoise, learned_prior, posterior
+from margrave.reconstruction.losses import Estimates
 from margrave.reconstruction.proportional import fit_proportionally, most_even
 
 SHAPES = [(3, 4), (2, 3, 4), (3, 2, 2, 2)]
@@ -174,3 +177,29 @@ def test_large_tables_are_learned_from_a_part_of_their_cells():
     whole, part = denoise(observed, expected, 1.0), denoise(observed[:200_000], expected[:200_000], 1.0)
     # Both priors are estimates from about 200,000 cells: they agree to a few hundredths of a deviation.
     np.testing.assert_allclose(whole[:200_000], part, atol=0.1)
+
+
+def test_smaller_tables_become_the_mean_of_least_variance_of_what_the_larger_ones_say():
+    """A cell of a facet is a sum of n cells of variance 1/π: the weights of its estimates are those of least squares.
+
+    Pairs (a, b), (a, c) and (a, d) of noise 1/π_ab and so on are measured, nothing else; of the sums over b, c and d,
+    with covariance diag(n_b/π_ab, n_c/π_ac, n_d/π_ad), generalised least squares makes the best mean.
+    """
+    sizes, pairs = (3, 2, 5, 7), [(0, 1), (0, 2), (0, 3)]
+    layout, draw = Layout.of(sizes, pairs), np.random.default_rng(6)
+    places = [layout.places[pair] for pair in pairs]
+    counts, precisions = np.zeros(len(layout.sets), dtype=np.int64), np.zeros(len(layout.sets))
+    counts[places], precisions[places] = 1, [4.0, 0.5, 9.0]
+    cascade = _Cascade(Estimates(layout, np.zeros(layout.cells), counts, precisions), 100.0)
+    for place in places:
+        cascade._view(place)[...] = draw.uniform(1, 9, layout.shape(place))
+    sums = np.array([cascade._view(place).sum(axis=1) for place in places])
+    inverse = np.linalg.inv(np.diag(np.array(sizes[1:]) / precisions[places]))
+    ones = np.ones((3, 1))
+    best = np.linalg.solve(ones.T @ inverse @ ones, ones.T @ inverse @ sums)[0]
+    informed, weights = cascade._averaged(places, precisions)
+    facet = layout.places[(0,)]
+    assert informed == [layout.places[(k,)] for k in range(4)]
+    np.testing.assert_allclose(cascade._view(facet), best, rtol=1e-12)
+    # The precision of the mean, with which it goes into the next smaller table.
+    assert weights[facet] == pytest.approx(inverse.sum(), rel=1e-12)

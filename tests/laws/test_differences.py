@@ -67,3 +67,10 @@ def test_wrong_shapes_and_axes_are_named():
         share_of_marginal(np.zeros(3), (0,), (3, 2))
     with pytest.raises(ArrayError, match=r"axes \(1, 0\) must be ascending and below 2"):
         residual_of_marginal(np.zeros((3, 2)), (1, 0))
+
+
+@pytest.mark.parametrize("size", [2, 3, 10, 40])
+def test_the_condition_of_the_papers_covariance_grows_with_the_square_of_the_size(size):
+    """D Dᵀ has the eigenvalues 2 − 2 cos(πk/n): condition cot²(π/2n). Rounding of a matrix of condition 650: 1e-12."""
+    d = difference_matrix(size)
+    assert np.linalg.cond(d @ d.T) == pytest.approx(np.tan(np.pi / (2 * size)) ** -2, rel=1e-10)

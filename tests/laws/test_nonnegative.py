@@ -385,6 +385,22 @@ def test_a_total_that_was_never_measured_is_the_least_that_pays():
     np.testing.assert_allclose(solution.marginals, [6.0, 6.0, 0.0], atol=1e-5)
 
 
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-4])
+@pytest.mark.parametrize("total", [1e-6, 1e-3, 1.0, 100.0])
+def test_a_solution_is_called_solved_only_if_its_lift_weighs_little(total, tolerance):
+    """Ten times the tolerance at most. With few people the loss is all but constant and the gap is met at once, while
+    the tables are still mostly the positive ones that were mixed in."""
+    layout = Layout.of((8, 7, 6), [(0, 1, 2)])
+    values = 6 * transform.center(layout, np.random.default_rng(0).normal(size=layout.cells))
+    values[0] = total
+    ones = np.ones(len(layout.sets))
+    solution = reconstruct_nonnegative(
+        Estimates(layout, values, ones.astype(np.int64), ones), hold=[0], tolerance=tolerance
+    )
+    assert solution.status is Status.SOLVED
+    assert solution.lift <= 10 * tolerance
+
+
 def triangle(same):
     """Pair tables of three yes/no attributes in which two people agree with probability ``same``; 100 people."""
     layout = Layout.of((2, 2, 2), [(0, 1, 2)])

@@ -18,7 +18,7 @@ from strategies import families, seeds
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.domain import Domain
-from margrave.planning import budget_for_margin, plan
+from margrave.planning import allocation, budget_for_margin, plan
 from margrave.planning.allocation import max_variance, optimal_variances
 from margrave.planning.coefficients import (
     cell_variances,
@@ -475,3 +475,33 @@ def test_the_total_is_always_there_to_measure():
         assert made.cost(0) <= Fraction(1, 2)
         # Var = 1/2ρ, rounded up.
         assert 1 <= made.predictions()[0] ** 2 <= 1 + 2**-20
+
+
+@given(families(max_sets=6), seeds)
+@settings(deadline=None, max_examples=60)
+def test_every_step_of_the_largest_variance_raises_its_bound_and_the_steps_converge(shape_and_family, seed):
+    """Equations (5) and (6) of `max_variance`: G never falls, and log(G*/G_k) ≤ log(1/least first share)/4k.
+
+    G* is known to the tolerance, 1e-7; sums of up to 32 numbers round at 1e-15 of themselves.
+    """
+    sizes, family = shape_and_family
+    layout = Layout.of(sizes, family)
+    weights = np.zeros(len(layout.sets))
+    places = [layout.places[members] for members in set(family)]
+    weights[places] = 10 ** np.random.default_rng(seed).uniform(-2, 0, len(places))
+    bounds, closed_form = [], optimal_variances
+
+    def recorded(cost, weight, rho):
+        bounds.append(np.sqrt(cost * weight).sum())
+        return closed_form(cost, weight, rho)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(allocation, "optimal_variances", recorded)
+        found = max_variance(layout, weights, tolerance=1e-7, max_steps=100_000)
+    assert len(bounds) == found.steps + 1
+    assert (np.diff(bounds) >= -1e-13 * bounds[-1]).all()
+    distance = np.log(weights.sum() / weights[places].min())
+    best = bounds[-1] * np.sqrt(1 + found.gap)  # not below the true one
+    for step, bound in enumerate(bounds[1:], start=1):
+        assert np.log(bounds[-1] / bound) <= distance / (4 * step) + 1e-13
+        assert bound <= best * (1 + 1e-13)

@@ -359,3 +359,12 @@ def test_the_count_of_largest_tables_must_be_a_positive_whole_number(count):
 )
 def test_the_repr_counts_tables_and_cells(sets, text):
     assert repr(Workload(SURVEY, sets)) == text
+
+
+def test_a_table_that_names_an_attribute_twice_is_refused():
+    with refused("the table age × age names an attribute twice; name each once"):
+        Workload(SURVEY, [("sex",), ("age", "age")])
+    with refused("the table sex × age × sex names an attribute twice; name each once"):
+        Workload(SURVEY, [("sex", "age")], weights={("sex", "age", "sex"): 2.0})
+    # A generator is used up by looking at it once.
+    assert Workload(SURVEY, [(name for name in ("sex", "age"))]).sets == (("age", "sex"),)

@@ -131,6 +131,8 @@ class Layout:
 
     def checked(self, buffer: Floats) -> Floats:
         """Return the buffer as contiguous float64, or raise `ArrayError` if it is not one of this closure."""
+        if np.iscomplexobj(buffer):
+            raise ArrayError("a buffer of this workload holds complex numbers; give real ones")
         array = np.ascontiguousarray(buffer, dtype=np.float64)
         if array.shape != (self.cells,):
             raise ArrayError(f"a buffer of this workload has shape ({self.cells},), this one has {array.shape}")

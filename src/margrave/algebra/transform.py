@@ -182,6 +182,8 @@ def containing_tables(layout: Layout, repeats: Integers) -> Integers:
 
 def one_per_table(layout: Layout, values: Floats) -> Floats:
     """Return the values as float64, or raise `ArrayError` if there is not one for each table of the closure."""
+    if np.iscomplexobj(values):
+        raise ArrayError("one number a table holds complex numbers; give real ones")
     array = np.ascontiguousarray(values, dtype=np.float64)
     if array.shape != (len(layout.sets),):
         raise ArrayError(f"one number a table has shape ({len(layout.sets)},), this array has {array.shape}")

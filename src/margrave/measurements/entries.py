@@ -13,7 +13,7 @@ from margrave.algebra.kernels import Floats
 from margrave.algebra.lattice import AttributeSet
 from margrave.domain import Domain
 from margrave.errors import MeasurementError
-from margrave.measurements.noise import Gaussian, Loss, checked_positive, transposed
+from margrave.measurements.noise import Gaussian, Loss, checked_positive, real_array, transposed
 
 Names = tuple[str, ...]
 Number = TypeVar("Number", bound=np.generic)
@@ -102,7 +102,7 @@ def _axes(order: AttributeSet) -> AttributeSet:
 def _array(names: Names, given: object, shape: tuple[int, ...], what: str) -> Floats:
     """Return the values as float64 if they are finite and have this shape."""
     try:
-        values = np.asarray(given, dtype=np.float64)
+        values = real_array(given)
     except (TypeError, ValueError) as error:
         raise MeasurementError(f"the measurement of {spoken(names)} must be an array of numbers ({error})") from error
     if values.shape != shape:

@@ -8,6 +8,9 @@ Measurements with one variance (see ``noise``) need not be kept one by one: for 
 They live in one flat buffer of centred arrays over the closure of all that was measured. A noisy marginal of variance
 σ² is, for every τ ⊆ γ, an independent measurement of precision n_τ/(n_γ σ²) ([ReM] Thm. 2). So the weights of (1) are
 those of ``transform.decompose`` and π is its spectrum. Measurements with any other noise are kept as they came.
+
+The published non-negative method counts all k_τ measurements of a residual alike, whatever their noise. So their plain
+mean is kept too, where there is more than one.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from margrave.algebra import lattice, transform
-from margrave.algebra.differences import corner, integrate_corners
+from margrave.algebra.differences import corner, integrate, integrate_corners
 from margrave.algebra.kernels import Floats, Integers
 from margrave.algebra.lattice import AttributeSet
 from margrave.algebra.layout import Layout
@@ -30,7 +33,7 @@ from margrave.domain import Domain
 from margrave.errors import MargraveError, MeasurementError
 from margrave.measurements.archive import Arrays, read_archive, write_archive
 from margrave.measurements.entries import Names, Observation, marginal, observation, read_only, spoken
-from margrave.measurements.noise import Gaussian, Laplace, Loss
+from margrave.measurements.noise import Gaussian, Laplace, Loss, real_array
 from margrave.measurements.provenance import Provenance
 
 _KIND, _SCHEMA = "measurements", 1
@@ -58,6 +61,10 @@ class Measurements:
         The measurements with any other noise.
     provenance
         How they were made; None for numbers that came from elsewhere.
+    averages
+        Read-only; the plain mean of all measurements, with any noise, of each residual that was measured more than
+        once: centred arrays, flat, one after the other in the order of the layout. None where there is no such
+        residual, or where it is not known (files of version 0.1).
     """
 
     domain: Domain
@@ -67,10 +74,13 @@ class Measurements:
     counts: Integers
     others: tuple[Observation, ...] = field(default=())
     provenance: Provenance | None = None
+    averages: Floats | None = None
 
     def __post_init__(self) -> None:
         for name in ("values", "precisions", "counts"):
             object.__setattr__(self, name, read_only(getattr(self, name)))
+        if self.averages is not None:
+            object.__setattr__(self, "averages", read_only(self.averages))
 
     @classmethod
     def from_residuals(cls, domain: Domain, measured: Iterable[tuple[Iterable[str], ArrayLike, Loss]]) -> Measurements:
@@ -101,7 +111,8 @@ class Measurements:
                 others.append(one)
         integrate_corners(layout, values)
         _require_finite(values)
-        return cls(domain, layout, values, precisions, counts, tuple(others))
+        averages = _means_of_residuals(layout, counts, kept)
+        return cls(domain, layout, values, precisions, counts, tuple(others), averages=averages)
 
     @classmethod
     def from_marginals(cls, domain: Domain, measured: Iterable[tuple[Iterable[str], ArrayLike, float]]) -> Measurements:
@@ -130,7 +141,8 @@ class Measurements:
         for place in np.flatnonzero(layout.degrees == 0).tolist():
             layout.view(values, place)[...] = 0.0
             precisions[place], counts[place] = 0.0, 0
-        return cls(domain, layout, values, precisions, counts)
+        averages = _means_of_marginals(layout, counts, given, repeats)
+        return cls(domain, layout, values, precisions, counts, averages=averages)
 
     @classmethod
     def from_centered(
@@ -142,6 +154,7 @@ class Measurements:
         precisions: Floats,
         counts: Integers | None = None,
         provenance: Provenance | None = None,
+        averages: Floats | None = None,
     ) -> Measurements:
         """Take measurements that are centred arrays already, without copying them: write to them no more.
 
@@ -160,6 +173,8 @@ class Measurements:
             Shape (tables,); how often each was measured; by default once where the precision is above zero.
         provenance
             How they were made.
+        averages
+            The plain means of what was measured more than once, as the attribute of this name; None if not known.
         """
         if layout.sizes != domain.shape:
             raise MeasurementError(
@@ -173,12 +188,15 @@ class Measurements:
             if layout.view(values, place).any():
                 named = spoken(domain.names(layout.sets[place]))
                 raise MeasurementError(f"{named} has precision 0 and values; give its precision, or zeros")
-        often = (precisions > 0).astype(np.int64) if counts is None else np.asarray(counts, dtype=np.int64)
-        if often.shape != precisions.shape or (often < (precisions > 0)).any():
+        often = (precisions > 0).astype(np.int64) if counts is None else np.asarray(counts)
+        if np.iscomplexobj(often) or often.shape != precisions.shape or (often < (precisions > 0)).any():
             raise MeasurementError("counts must be one whole number a table, at least 1 where a precision is above 0")
+        often = often.astype(np.int64, copy=False)
         if not often.any():
             raise MeasurementError("there are no measurements; give at least one")
-        return cls(domain, layout, values, precisions, often, provenance=provenance)
+        if averages is not None:
+            averages = _checked_averages(layout, often, averages)
+        return cls(domain, layout, values, precisions, often, provenance=provenance, averages=averages)
 
     def with_provenance(self, provenance: Provenance) -> Measurements:
         """Return the same measurements with a record of how they were made."""
@@ -212,6 +230,8 @@ class Measurements:
             "provenance": None if self.provenance is None else self.provenance.to_dict(),
         }
         arrays: Arrays = {"values": self.values, "precisions": self.precisions, "counts": self.counts}
+        if self.averages is not None:
+            arrays["averages"] = self.averages
         for number, one in enumerate(self.others):
             arrays[f"other_{number}"] = one.values
             if isinstance(one.noise, Gaussian) and one.noise.covariance is not None:
@@ -227,12 +247,17 @@ class Measurements:
             layout = Layout.of(domain.shape, [domain.positions(names) for names in header["tables"]])
             counts = np.asarray(arrays["counts"], dtype=np.int64)
             whole = cls.from_centered(
-                domain, layout, values=arrays["values"], precisions=arrays["precisions"], counts=counts
+                domain,
+                layout,
+                values=arrays["values"],
+                precisions=arrays["precisions"],
+                counts=counts,
+                averages=arrays.get("averages"),
             )
             others = [_saved(domain, entry, arrays, number) for number, entry in enumerate(header["others"])]
             saved = header.get("provenance")
             provenance = None if saved is None else Provenance.from_dict(saved)
-            return cls(domain, layout, whole.values, whole.precisions, counts, tuple(others), provenance)
+            return replace(whole, others=tuple(others), provenance=provenance)
         except (MargraveError, KeyError, TypeError, ValueError, AttributeError) as error:
             reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
             raise MeasurementError(f"{os.fspath(path)} does not hold measurements ({reason}); save it again") from error
@@ -259,6 +284,60 @@ def _blend(mean: Floats, values: Floats, weight: float, weights: Floats, table: 
         mean[...] = values
     else:
         mean += (values - mean) * (weight / weights[table])
+
+
+def _means_of_residuals(layout: Layout, counts: Integers, measured: Iterable[Observation]) -> Floats | None:
+    """Return the plain mean of every residual that was measured more than once, or None if none was."""
+    means: dict[int, Floats] = dict.fromkeys(np.flatnonzero(counts > 1).tolist(), np.zeros(()))
+    for one in measured:
+        place = layout.places[one.positions]
+        if place in means:
+            means[place] = means[place] + one.values / counts[place]
+    return _joined([integrate(mean) for mean in means.values()])
+
+
+def _means_of_marginals(
+    layout: Layout, counts: Integers, measured: Iterable[tuple[AttributeSet, Floats, float]], repeats: Integers
+) -> Floats | None:
+    """Return the plain mean of every residual that more than one marginal contains, or None if there is none.
+
+    With the weight n_γ for each marginal γ the weights of ``transform.decompose``, a_γ n_τ/n_γ, are equal.
+    """
+    repeated = np.flatnonzero(counts > 1).tolist()
+    if not repeated:
+        return None
+    means = np.zeros(layout.cells)
+    for positions, table, _ in measured:
+        place = layout.places[positions]
+        layout.view(means, place)[...] += table / repeats[place]
+    cells = np.diff(layout.index.offset).astype(np.float64)
+    transform.decompose(layout, means, weights=repeats * cells, out=means)
+    return _joined([layout.view(means, place) for place in repeated])
+
+
+def _joined(tables: Sequence[Floats]) -> Floats | None:
+    """Return the tables, flat, one after the other; None if there are none."""
+    if not tables:
+        return None
+    joined: Floats = np.concatenate([table.ravel() for table in tables])
+    _require_finite(joined)
+    return joined
+
+
+def _checked_averages(layout: Layout, counts: Integers, averages: object) -> Floats:
+    """Return the plain means as float64 if there is one for every cell of what was measured more than once."""
+    try:
+        array = real_array(averages)
+    except (TypeError, ValueError) as error:
+        raise MeasurementError(f"averages must be an array of numbers ({error})") from error
+    cells = int(np.diff(layout.index.offset)[counts > 1].sum())
+    if array.shape != (cells,):
+        raise MeasurementError(
+            f"averages have shape {array.shape}; give one number for every cell that was measured more than once, "
+            f"({cells},)"
+        )
+    _require_finite(array)
+    return array
 
 
 def _layout(domain: Domain, sets: Sequence[AttributeSet]) -> Layout:

@@ -189,10 +189,18 @@ def checked_positive(what: str, value: object) -> float:
     return number
 
 
+def real_array(values: object) -> Floats:
+    """Return the values as float64; raise `TypeError` for complex ones, whose imaginary part would be lost."""
+    array = np.asarray(values)
+    if np.iscomplexobj(array):
+        raise TypeError("these are complex; give real ones")
+    return array.astype(np.float64, copy=False)
+
+
 def _checked_covariance(covariance: object) -> Floats:
     """Return a read-only copy of the matrix if it is symmetric and positive definite."""
     try:
-        matrix = np.array(covariance, dtype=np.float64)
+        matrix = np.array(real_array(covariance))
     except (TypeError, ValueError) as error:
         raise MeasurementError(f"a covariance must be a square array of numbers ({error})") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:

@@ -1,4 +1,6 @@
-r"""How a budget is divided among the residuals of a workload: four objectives, all solved to optimality.
+r"""How a budget is divided among the residuals of a workload: four objectives.
+
+Three are solved in closed form, the largest variance to a gap that is computed.
 
 With the coefficients p_τ (privacy) and v_τ (variance) of ``coefficients`` the variances σ²_τ are chosen to minimise
 
@@ -157,13 +159,29 @@ def max_variance(
         (Σ_τ √(p_τ v_τ(λ)))² / 2ρ  ≤  least possible  ≤  max_A w_A Var_A(σ²(λ)).                                  (3)
 
     Both sides are known for every λ, and the best λ makes them equal (strong duality of a convex problem). The gap is
-    their quotient less one: a certificate, whatever the steps do. A step is, for equal tables that share no residual,
-    exact, and in general a contraction,
+    their quotient less one: a certificate, whatever the steps do. A step is
 
-        λ_A ← λ_A (w_A Var_A)² / normalisation:                                                                   (4)
+        λ_A ← λ_A (w_A Var_A)² / normalisation.                                                                   (4)
 
-    ∂ log Var / ∂ log λ is −½ times a row-stochastic matrix with eigenvalues in [0, 1] at the solution, so the step (4)
-    has eigenvalues in [0, 1] there.
+    *It never lowers the left side.* Write v_τ = Σ_A λ_A b_{Aτ} with b ≥ 0, G(λ) = Σ_τ √(p_τ v_τ), and
+    g_A = Σ_τ √(p_τ/v_τ) b_{Aτ}, which is w_A Var_A up to one factor for all tables; Σ λ_A g_A = G. The root is
+    concave, so that for any λ' (Jensen, with the shares λ_A b_{Aτ}/v_τ, which add up to one)
+
+        G(λ') ≥ Σ_τ √(p_τ v_τ) Σ_A (λ_A b_{Aτ}/v_τ) √(λ'_A/λ_A) = Σ_A √(λ'_A λ_A) g_A,  equal at λ' = λ.          (5)
+
+    By Cauchy–Schwarz the right side is largest, √N with N = Σ λ_A g_A², at λ' ∝ λ_A g_A²: the step (4).
+
+    *It converges.* Let λ* be best, G* = G(λ*); where λ*_A > 0, g*_A = G*. With shares √(p_τ/v*_τ) b_{Aτ}/g*_A over τ,
+    Jensen for the logarithm gives log g_A ≥ log G* + ½ Σ_τ (share) log(v*_τ/v_τ). The mean over λ* has the shares
+    π*_τ = √(p_τ v*_τ)/G*, and with π_τ = √(p_τ v_τ)/G, ½ log(v*/v) = log(π*/π) + log(G*/G). So, as KL(π*‖π) ≥ 0,
+    Σ λ*_A log g_A ≥ 2 log G* − log G, and a step from λ to λ⁺ changes the distance D = Σ λ*_A log(λ*_A/λ_A) by
+
+        D − D⁺ = 2 Σ λ*_A log g_A − log N  ≥  2 log(G*/G) + 2 log(G*/G⁺)  ≥  0,      since √N ≤ G⁺.                (6)
+
+    Adding up k steps, log(G*/G_k) ≤ D_0/4k, where D_0 ≤ log(1/least share) at the start: the left side of (3), which is
+    G²/2ρ, is within a factor exp(D_0/2k) of the least possible. G is strictly concave in v, so v → v*, and then the
+    right side of (3) comes down to the same value. (6) is a bound; the gap that is reported is computed.
+    Law: tests/laws/test_planning.py follows the steps.
 
     Parameters
     ----------

@@ -326,7 +326,11 @@ def _quantile(level: float) -> float:
 
 def _place(workload: Workload, layout: Layout, names: Iterable[str]) -> int:
     """Return the number of the named table in the closure."""
-    members = workload.domain.positions(names)
+    # What is no list of names is the domain's to refuse.
+    given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else names
+    members = workload.domain.positions(given)
+    if len(members) != len(tuple(given)):
+        raise PlanError(f"the table {' × '.join(given)} names an attribute twice; name each once")
     if members not in layout.places:
         label = " × ".join(workload.domain.names(members))
         raise PlanError(

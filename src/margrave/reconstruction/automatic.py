@@ -82,9 +82,13 @@ def automatic(estimates: Estimates, *, hold: Sequence[int] | None = None, eta: f
 
     Notes
     -----
+    A total that is to be held at exactly zero leaves nothing to choose: all tables are zero.
+
     With ``eta``, or where more than the total is held, nothing is completed: residuals that were never measured are
     predicted by shrinkage alone.
     """
+    if hold is not None and 0 in hold and estimates.values[0] == 0:
+        return Choice(estimates, _weights(estimates, _FINAL_BASE, eta), tuple(hold), TOLERANCE)
     unmeasured = (estimates.counts == 0) & (estimates.layout.degrees > 0)
     total_given = hold is not None and tuple(hold) == (0,) and estimates.values[0] > 0
     if (hold is None or total_given) and eta is None and unmeasured[1:].any():

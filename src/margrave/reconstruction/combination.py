@@ -127,7 +127,10 @@ def _minimised(terms: Sequence[Term], name: str) -> Floats:
 
 def _gradient(noise: Loss, flat: Floats, observed: Floats, name: str) -> Floats:
     """Return the gradient of one loss, flat, if it has the shape of the residual."""
-    gradient = np.asarray(noise.gradient(flat.reshape(observed.shape), observed), dtype=np.float64)
+    given = np.asarray(noise.gradient(flat.reshape(observed.shape), observed))
+    if np.iscomplexobj(given):
+        raise MeasurementError(f"the noise of {name} gives a complex gradient; it must be real")
+    gradient = given.astype(np.float64, copy=False)
     if gradient.shape != observed.shape:
         raise MeasurementError(
             f"the noise of {name} gives a gradient of shape {gradient.shape}; it must have that of the residual, "

@@ -11,10 +11,10 @@ have been estimated,
     estimated    t = posterior mean of the cells given y and q (``denoising``)                                    (3)
     fitted       μ_τ = t, scaled to the facets                                                                    (4)
 
-and where τ was never measured μ_τ = q. In (2) z_τ itself brings σ²_τ m_τ/n_τ and the facets behind q, known at least as
-well as the sums of this table, at most the rest; (3) takes all of it. A pair (a, b) that was not measured, but whose
-members were both measured with some c, is expected to be independent given c: μ_ab = Σ_c μ_ac μ_bc / μ_c, for the c
-that tells most about both.
+and where τ was never measured μ_τ = q. In (2) z_τ itself brings σ²_τ m_τ/n_τ. For the facets behind q (3) allows the
+rest of σ²_τ, which is what they would bring if they were the sums of this noisy table. A pair (a, b) that was not
+measured, but whose members were both measured with some c, is expected to be independent given c:
+μ_ab = Σ_c μ_ac μ_bc / μ_c, for the c that tells most about both.
 
 *Back down.* (3) moves the sums of t too: a count that stands out of the noise of a large table belongs to its facets
 as well. So before (4) every smaller table becomes the mean of what the estimates of this level say about it, weighted
@@ -31,7 +31,7 @@ centre is
 
 (Below one half most of what would be put back is noise, and non-negativity makes of noise what squares do not see.)
 
-The centres agree with each other and are hardly ever negative, so the non-negative solver has little left to do.
+The tables before (5) are not negative, so the non-negative solver has little left to do where (5) changes little.
 docs/completion.md has what was measured.
 """
 
@@ -288,7 +288,9 @@ class _Cascade:
         if best is None:
             return None
         rows, columns = self._oriented(first, best), self._oriented(best, second)
-        joint: Floats = rows @ ratio(columns, columns.sum(axis=1, keepdims=True))
+        # Both tables say how many have each value of c, up to the tolerance of fitting; neither is preferred.
+        shared = np.sqrt(rows.sum(axis=0) * columns.sum(axis=1))
+        joint: Floats = rows @ ratio(columns, shared[:, None])
         return fit_proportionally(joint, self._facets(table))
 
     def _oriented(self, row: int, column: int) -> Floats:

@@ -8,13 +8,16 @@ combined here, in ``combination``. A residual that was never measured is estimat
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from margrave.algebra.differences import difference, integrate
 from margrave.algebra.kernels import Floats, Integers
+from margrave.algebra.lattice import AttributeSet
 from margrave.algebra.layout import Layout
+from margrave.errors import ReconstructionError
 from margrave.measurements import Gaussian, Measurements, Observation
 from margrave.reconstruction.combination import Term, combine
 
@@ -72,6 +75,47 @@ def estimate_residuals(measurements: Measurements, layout: Layout) -> Estimates:
         view[...] = integrate(combine(terms, f"the residual of {name}"))
         precisions[place] = np.nan
     return Estimates(layout, values, counts, precisions)
+
+
+def mean_residuals(measurements: Measurements, estimates: Estimates) -> Estimates:
+    r"""Return the plain mean of the measurements of each residual: the centres of the published non-negative method.
+
+    [ReM] sec. 4.3 minimises Σ_τ Σ_i 2^(−|τ|) ‖r_τ − z_{τ,i}‖² over i = 1 … k_τ, with the same weight for every
+    measurement of a residual, whatever its noise. Up to a constant that is Σ_τ k_τ 2^(−|τ|) ‖r_τ − z̄_τ‖² with the
+    plain mean z̄_τ. Law: tests/laws/test_published_objective.py minimises the sum over all measurements.
+
+    Parameters
+    ----------
+    measurements
+        What was measured.
+    estimates
+        The result of `estimate_residuals` on these measurements. Residuals that were measured once stay as they are;
+        where one was measured more often the precision becomes NaN, since the variance of the plain mean is not kept.
+    """
+    layout, repeated = estimates.layout, np.flatnonzero(estimates.counts > 1).tolist()
+    if not repeated:
+        return estimates
+    if measurements.averages is None:
+        raise ReconstructionError(
+            "weights 'paper' need the plain mean of repeated measurements of a residual, and these measurements do not "
+            "have it (files of version 0.1 do not); use weights='auto' or a number, or collect the noisy tables again"
+        )
+    values, precisions, means = np.array(estimates.values), np.array(estimates.precisions), dict(_means(measurements))
+    for place in repeated:
+        layout.view(values, place)[...] = means[layout.sets[place]].reshape(layout.shape(place))
+        precisions[place] = np.nan
+    return Estimates(layout, values, estimates.counts, precisions)
+
+
+def _means(measurements: Measurements) -> Iterator[tuple[AttributeSet, Floats]]:
+    """Return the plain mean, flat, of each residual that was measured more than once."""
+    if measurements.averages is None:
+        return
+    source, begin = measurements.layout, 0
+    for place in np.flatnonzero(measurements.counts > 1).tolist():
+        end = begin + int(source.index.offset[place + 1] - source.index.offset[place])
+        yield source.sets[place], measurements.averages[begin:end]
+        begin = end
 
 
 def _transferred(measurements: Measurements, layout: Layout) -> tuple[Floats, Integers, Floats]:

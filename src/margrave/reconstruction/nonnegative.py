@@ -28,6 +28,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from numbers import Integral, Real
+from typing import TypeGuard
 
 import numpy as np
 
@@ -115,7 +117,8 @@ def reconstruct_nonnegative(
         largest precision for weights "noise". A total that was never measured is drawn to zero like any other residual
         and held up by non-negativity alone: it comes out as the least total that pays.
     hold
-        Tables of the layout whose residuals stay exactly at their estimates, zero if they were never measured.
+        Tables of the layout whose residuals stay exactly at their estimates, zero if they were never measured. A total
+        that was measured may be held at exactly zero: then all tables are zero.
     tolerance
         The relative duality gap to reach; the lift must weigh at most ten times as much.
     most_negative
@@ -127,13 +130,12 @@ def reconstruct_nonnegative(
     start
         Multipliers of an earlier solution to start from; the answer does not depend on it.
     """
-    if not (isinstance(tolerance, float | int) and tolerance > 0) or max_steps < 1:
-        raise ReconstructionError(
-            f"tolerance is {tolerance!r} and max_steps {max_steps!r}; give a positive number and at least one step"
-        )
+    check_options(eta=eta, tolerance=tolerance, most_negative=most_negative, max_steps=max_steps)
     layout = estimates.layout
     problem = Problem(layout, estimates.values, solver_weights(estimates, weights=weights, eta=eta, hold=hold))
     check_holds(problem)
+    if problem.holds_total and problem.z[0] == 0:
+        return _nobody(estimates)
     interior = interior_point(problem) if problem.holds_more else None
     ascent = Ascent(problem, start)
     buffers = (np.empty(layout.cells), np.empty(layout.cells))
@@ -153,6 +155,25 @@ def reconstruct_nonnegative(
             return _solution(layout, ascent, proof, Status.SOLVED if good else Status.MAX_STEPS)
         ascent.sum_facets(buffers[0])
         next_check = max(ascent.steps + 10, int(ascent.steps * _CHECK_GROWTH))
+
+
+def check_options(*, eta: object, tolerance: object, most_negative: object, max_steps: object) -> None:
+    """Raise `ReconstructionError` unless the solver's numbers are what they must be, used or not."""
+    if eta is not None and not (_is_number(eta) and eta > 0):
+        raise ReconstructionError(f"eta is {eta!r}; give a positive number, or None for the default")
+    if not (_is_number(tolerance) and tolerance > 0):
+        raise ReconstructionError(f"tolerance is {tolerance!r}; give a positive number, such as 1e-4")
+    if not (_is_number(most_negative) and most_negative >= 0):
+        raise ReconstructionError(
+            f"most_negative is {most_negative!r}; give a number from 0 on: how far below zero a cell may be"
+        )
+    if isinstance(max_steps, bool) or not isinstance(max_steps, Integral) or max_steps < 1:
+        raise ReconstructionError(f"max_steps is {max_steps!r}; give a whole number of at least 1")
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """Tell whether the value is a real number, which True is not."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def solver_weights(
@@ -199,10 +220,16 @@ def check_holds(problem: Problem) -> None:
     if not problem.holds_total:
         return
     layout, total = problem.layout, float(problem.z[0])
-    if total <= 0:
+    if total < 0:
         raise ReconstructionError(
             f"the total is held at {total:.6g}, which no table without negative cells has; "
             "do not hold it, or measure it more precisely"
+        )
+    held = np.repeat(np.isinf(problem.weights) & (layout.degrees > 0), np.diff(layout.index.offset))
+    if total == 0 and problem.z[held].any():
+        raise ReconstructionError(
+            "the total is held at 0, with which all tables are zero, and another held residual is not zero; "
+            "hold fewer residuals"
         )
     residuals = np.zeros(layout.cells)
     fixed = np.flatnonzero(problem.fixed).tolist()
@@ -305,6 +332,8 @@ class Ascent:
 
 def _starting_point(start: Floats, cells: int) -> Floats:
     """Return multipliers that were given as a new array of numbers that are not negative."""
+    if np.iscomplexobj(start):
+        raise ReconstructionError("the multipliers to start from are complex; give those of a solution")
     array = np.array(start, dtype=np.float64)
     if array.shape != (cells,) or not np.isfinite(array).all():
         raise ReconstructionError(
@@ -367,6 +396,15 @@ def _search_interior(problem: Problem, point: Floats, independent: Floats, margi
             if transform.reconstruct(layout, residuals)[layout.inner_cells :].min() > 0:
                 return residuals
     return None
+
+
+def _nobody(estimates: Estimates) -> Solution:
+    """Return the only tables with a total of zero: all cells are zero, and no other tables have a smaller loss."""
+    if estimates.counts[0] == 0:
+        raise ReconstructionError("the total is held and was never measured; do not hold it, or measure it")
+    layout = estimates.layout
+    multipliers = np.zeros(layout.cells - layout.inner_cells)
+    return Solution(np.zeros(layout.cells), multipliers, Status.SOLVED, gap=0.0, steps=0, violation=0.0, lift=0.0)
 
 
 def _solution(layout: Layout, ascent: Ascent, proof: Certificate, status: Status) -> Solution:

@@ -2,8 +2,10 @@ r"""Shrinkage of noisy residuals towards what the smaller tables predict, by as 
 
 Let m be the table with the facets of table τ and the most entropy: uniform for one attribute, independent for two, no
 interaction of all k for k attributes. It is found by iterative proportional fitting (IPF) from the table of ones, which
-is exact after one cycle for up to two attributes. If the smaller tables say all there is to say, the residual of τ is
-C_τ m. The measurement z with covariance σ² C_τ says how far from it the truth is: for d = z − C_τ m,
+is exact after one cycle for up to two attributes. Axes are fitted in the order of Σ facet², which does not change with
+the order of attributes or labels; so a prediction does not either (as in ``proportional``). If the smaller tables say
+all there is to say, the residual of τ is C_τ m. The measurement z with covariance σ² C_τ says how far from it the truth
+is: for d = z − C_τ m,
 
     E d_i² = v_i + σ² p,       p = m_τ/n_τ (degrees of freedom a cell),       v_i the departure to be expected.   (1)
 
@@ -84,13 +86,19 @@ def shrink_tables(
 def fit_facets(table: Floats, axes: Integers, order: int, tables: Floats, facet: Integers, offset: Integers) -> None:
     """Fill a table with the counts of most entropy that have the given facets, by iterative proportional fitting."""
     table[:] = 1.0
+    outer = np.ones(order, dtype=np.int64)
+    concentrations = np.zeros(order)
+    for j in range(order):
+        if j > 0:
+            outer[j] = outer[j - 1] * axes[j - 1]
+        for i in range(offset[facet[j]], offset[facet[j]] + table.size // axes[j]):
+            concentrations[j] += tables[i] * tables[i]
+    sequence = np.argsort(concentrations, kind="mergesort")
     for _ in range(CYCLES if order > 2 else 1):
-        outer = 1
-        for j in range(order):
-            inner = table.size // (outer * axes[j])
-            target = tables[offset[facet[j]] : offset[facet[j]] + outer * inner]
-            scale_sums(table.reshape(outer, axes[j], inner), target.reshape(outer, inner))
-            outer *= axes[j]
+        for j in sequence:
+            inner = table.size // (outer[j] * axes[j])
+            target = tables[offset[facet[j]] : offset[facet[j]] + outer[j] * inner]
+            scale_sums(table.reshape(outer[j], axes[j], inner), target.reshape(outer[j], inner))
 
 
 @compiled

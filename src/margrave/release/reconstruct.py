@@ -15,8 +15,8 @@ from margrave.errors import ConvergenceError, ReleaseError, WorkloadError, sugge
 from margrave.measurements import Measurements
 from margrave.reconstruction.automatic import Choice, automatic
 from margrave.reconstruction.linear import maximum_likelihood
-from margrave.reconstruction.losses import Estimates, estimate_residuals
-from margrave.reconstruction.nonnegative import Status, reconstruct_nonnegative
+from margrave.reconstruction.losses import Estimates, estimate_residuals, mean_residuals
+from margrave.reconstruction.nonnegative import Status, check_options, reconstruct_nonnegative
 from margrave.reconstruction.truncation import truncate, truncate_and_rescale
 from margrave.release.release import Release
 from margrave.workload import Workload
@@ -74,7 +74,8 @@ def reconstruct(
     weights
         For "lnn": how strongly each residual τ is held to its estimate. "auto" (the default): residuals are first moved
         towards what the smaller tables predict, by as much as their noise asks for, and the total is held
-        (docs/weights.md). "paper": k_τ 2^(−|τ|), with k_τ the number of its measurements, the published method; a
+        (docs/weights.md). "paper": k_τ 2^(−|τ|), with k_τ the number of its measurements, the published method, which
+        takes their plain mean for the estimate, whatever their noise; all others combine them by inverse variance. A
         number b: b^(−|τ|); "noise": its precision; a mapping from sets of names, or a function of the tuple of names
         in domain order, gives each weight itself (infinity holds the residual). A mapping must name
         every measured residual of the closure.
@@ -118,13 +119,21 @@ def reconstruct(
     # An array is no option, and has no truth value when it is compared.
     used = [name for name, value in options.items() if isinstance(value, np.ndarray) or value != _DEFAULTS[name]]
     _check_request(measurements, workload, method, used)
+    check_options(
+        eta=eta,
+        tolerance=_TOLERANCE if tolerance is None else tolerance,
+        most_negative=most_negative,
+        max_steps=max_steps,
+    )
     workload.require_memory(_ARRAYS[method], f"reconstruction of {len(workload):,} tables by {method!r}")
     layout = Layout.of(workload.domain.shape, workload.positions)
     estimates = estimate_residuals(measurements, layout)
     if method != "lnn":
         marginals = _linear(estimates, method)
         return Release(workload, method, estimates, marginals, None, measurements.provenance, measurements)
-    choice = _choice(workload.domain, estimates, weights, eta, held)
+    published = isinstance(weights, str) and weights == "paper"
+    centres = mean_residuals(measurements, estimates) if published else estimates
+    choice = _choice(workload.domain, centres, weights, eta, held)
     solution = reconstruct_nonnegative(
         choice.estimates,
         weights=choice.weights,
@@ -243,7 +252,11 @@ def _place(domain: Domain, layout: Layout, names: Iterable[str], what: str) -> i
     """Return the number of the table over these attributes."""
     if isinstance(names, str):
         raise ReleaseError(f"{what} the text {names!r}; write ({names!r},) for the set of one attribute")
-    positions = domain.positions(names)
+    # What is no list of names is the domain's to refuse.
+    given = tuple(names) if isinstance(names, Iterable) else names
+    positions = domain.positions(given)
+    if len(positions) != len(tuple(given)):
+        raise ReleaseError(f"{what} {' × '.join(given)}, with an attribute twice; name each once")
     if positions not in layout.places:
         spoken = " × ".join(domain.names(positions))
         raise ReleaseError(f"{what} {spoken}, which no table of the workload contains; leave it out")

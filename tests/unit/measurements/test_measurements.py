@@ -271,3 +271,60 @@ def test_noise_that_is_none_is_refused():
             Measurements.from_residuals(DOMAIN, [(("sex",), [0.0], noise)])
     with refused("the covariance of age has shape (2, 2); it must have (3, 3)"):
         Measurements.from_residuals(DOMAIN, [(("age",), AGE, Gaussian(covariance=np.eye(2)))])
+
+
+# The plain mean of what was measured more than once
+
+
+def test_averages_are_kept_for_what_was_measured_more_than_once_with_any_noise():
+    entries = [(("age",), AGE, Gaussian(1.0)), (("age",), 3 * AGE, Laplace(7.0)), (("sex",), [5.0], Gaussian(2.0))]
+    found = Measurements.from_residuals(DOMAIN, entries)
+    np.testing.assert_allclose(found.averages, integrate(2 * AGE), rtol=1e-12)
+    assert not found.averages.flags.writeable
+    assert Measurements.from_residuals(DOMAIN, entries[1:]).averages is None
+
+
+def test_averages_of_marginals_do_not_depend_on_their_variances():
+    one, other = GENERATOR.normal(size=(4, 2)), GENERATOR.normal(size=(2, 3))
+    found = Measurements.from_marginals(DOMAIN, [(("age", "sex"), one, 1e-3), (("sex", "region"), other, 1e3)])
+    total, sex = (one.sum() + other.sum()) / 2, (one.sum(axis=0) + other.sum(axis=1)) / 2
+    np.testing.assert_allclose(found.averages, [total, *(sex - sex.mean())], rtol=1e-12)
+    assert Measurements.from_marginals(DOMAIN, [((), 3.0, 1.0)]).averages is None
+
+
+def test_averages_of_another_shape_or_without_numbers_are_refused():
+    layout = Layout.of(DOMAIN.shape, [(0,)])
+    given = {"values": np.zeros(layout.cells), "precisions": np.ones(2), "counts": np.array([1, 2])}
+    made = Measurements.from_centered(DOMAIN, layout, **given, averages=np.arange(4.0))
+    assert made.averages.tolist() == [0, 1, 2, 3]
+    text = "averages have shape (3,); give one number for every cell that was measured more than once, (4,)"
+    with refused(text):
+        Measurements.from_centered(DOMAIN, layout, **given, averages=np.arange(3.0))
+    with refused("the measurements hold NaN, infinity, or numbers too large to add up; give finite ones"):
+        Measurements.from_centered(DOMAIN, layout, **given, averages=np.full(4, np.nan))
+
+
+# Complex numbers
+
+
+def test_complex_numbers_are_refused_wherever_they_stand():
+    text = "the measurement of age must be an array of numbers (these are complex; give real ones)"
+    for table in (np.ones(4, dtype=complex), [1j, 0, 0, 0], np.array([1 + 1j] * 4)):
+        with refused(text):
+            Measurements.from_marginals(DOMAIN, [(("age",), table, 1.0)])
+    with refused(text):
+        Measurements.from_residuals(DOMAIN, [(("age",), AGE + 0j, Gaussian(1.0))])
+    with refused("the variance of age is (1+0j); give a positive finite number"):
+        Measurements.from_marginals(DOMAIN, [(("age",), np.ones(4), 1 + 0j)])
+    with refused("a covariance must be a square array of numbers (these are complex; give real ones)"):
+        Gaussian(covariance=np.eye(2, dtype=complex))
+    layout, values, precisions = centered()
+    for given in ({"values": values + 0j, "precisions": precisions}, {"values": values, "precisions": precisions + 0j}):
+        with pytest.raises(ArrayError, match="complex numbers; give real ones"):
+            Measurements.from_centered(DOMAIN, layout, **given)
+    with refused("counts must be one whole number a table, at least 1 where a precision is above 0"):
+        Measurements.from_centered(DOMAIN, layout, values=values, precisions=precisions, counts=np.ones(4) + 0j)
+    with refused("averages must be an array of numbers (these are complex; give real ones)"):
+        Measurements.from_centered(
+            DOMAIN, layout, values=values, precisions=precisions, counts=2 * (precisions > 0), averages=[1j, 2]
+        )

@@ -91,10 +91,10 @@ def test_laplace_loss_and_subgradient():
 
 
 class Tilted:
-    """A loss that knows its axes: entry (i, j) has weight 1 + i + 10 j."""
+    """A loss that knows its axes: entry (i, j, …) has weight 1 + i + 10 j + …"""
 
     def weights(self, shape):
-        return 1 + np.arange(shape[0])[:, None] + 10 * np.arange(shape[1])
+        return 1 + sum(10**axis * places for axis, places in enumerate(np.indices(shape)))
 
     def loss(self, residual, observed):
         return float((self.weights(residual.shape) * (residual - observed) ** 2).sum())
@@ -103,14 +103,16 @@ class Tilted:
         return 2 * self.weights(residual.shape) * (residual - observed)
 
 
-@pytest.mark.parametrize("axes", [(1, 0)])
-def test_a_transposed_noise_says_the_same_about_transposed_arrays(axes):
-    shape = (2, 3)
+@pytest.mark.parametrize(("shape", "axes"), [((2, 3), (1, 0)), ((2, 3, 4), (1, 2, 0)), ((2, 3, 4), (2, 0, 1))])
+def test_a_transposed_noise_says_the_same_about_transposed_arrays(shape, axes):
+    """The last two orders are not their own inverse: a permutation taken the wrong way round does not fit the shape."""
     residual, observed = GENERATOR.normal(size=(2, *shape))
-    root = GENERATOR.normal(size=(6, 6))
-    for noise in (Gaussian(2.0), Laplace(1.5), Gaussian(covariance=root @ root.T + np.eye(6)), Tilted()):
+    cells = residual.size
+    root = GENERATOR.normal(size=(cells, cells))
+    for noise in (Gaussian(2.0), Laplace(1.5), Gaussian(covariance=root @ root.T + np.eye(cells)), Tilted()):
         turned = transposed(noise, shape, axes)
         loss = turned.loss(residual.transpose(axes), observed.transpose(axes))
         assert loss == pytest.approx(noise.loss(residual, observed), rel=1e-12)
         gradient = turned.gradient(residual.transpose(axes), observed.transpose(axes))
-        np.testing.assert_allclose(gradient.transpose(axes), noise.gradient(residual, observed), rtol=1e-10)
+        back = gradient.transpose(np.argsort(axes))
+        np.testing.assert_allclose(back, noise.gradient(residual, observed), rtol=1e-10)

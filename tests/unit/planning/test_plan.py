@@ -211,3 +211,17 @@ def test_a_plan_that_promises_more_than_it_keeps_cannot_be_made_by_hand():
     larger = Workload.all_kway(Domain.fromdict({"a": 3, "b": 50}), 2)
     with pytest.raises(PlanError, match="the layout of this plan is not that of its workload"):
         dataclasses.replace(made, workload=larger)
+
+
+def test_a_table_that_names_an_attribute_twice_is_refused():
+    text = re.escape("the table age × age names an attribute twice; name each once")
+    with pytest.raises(PlanError, match=text):
+        PLAN.standard_error("age", "age")
+    with pytest.raises(PlanError, match=text):
+        PLAN.margin_of_error("age", "age")
+    with pytest.raises(PlanError, match=text):
+        budget_for_margin(WORKLOAD, attributes=("age", "age"), margin=10, contributions=1)
+    given = (name for name in ("sex", "age"))
+    assert budget_for_margin(WORKLOAD, attributes=given, margin=10, contributions=1).rho > 0
+    with pytest.raises(DomainError, match=re.escape("attributes are a list of names, got 'age'; write ('age',)")):
+        budget_for_margin(WORKLOAD, attributes="age", margin=10, contributions=1)

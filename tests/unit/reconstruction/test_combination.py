@@ -95,6 +95,15 @@ def test_a_gradient_of_the_wrong_shape_is_refused():
         combine([(np.zeros(2), WrongShape())], "the residual of age")
 
 
+def test_a_complex_gradient_is_refused():
+    class Complex(WrongShape):
+        def gradient(self, residual, observed):
+            return (residual - observed) * 1j
+
+    with pytest.raises(MeasurementError, match="the noise of the residual of age gives a complex gradient; it must be"):
+        combine([(np.zeros(2), Complex())], "the residual of age")
+
+
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
 def test_the_unit_of_the_counts_does_not_matter(unit):
     """A Laplace term strong enough to keep α at its kink, and one too weak to; exact answers by hand."""

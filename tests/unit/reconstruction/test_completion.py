@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chi2
 
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
@@ -180,3 +181,10 @@ def test_any_measurements_give_finite_tables_without_negative_cells(seed, scale,
     assert (completion.marginals >= 0).all()
     assert np.isfinite(completion.estimates.values).all()
     assert completion.estimates.values[0] > 0
+
+
+def test_noise_alone_exceeds_the_bound_of_equation_5_one_time_in_forty_five_at_most():
+    """The squared length of noise with m degrees of freedom is χ²_m σ²; it is worst at m = 1, and tends to Φ(−3)."""
+    degrees = np.unique(np.geomspace(1, 1e9, 2_000).astype(int))
+    exceeded = chi2.sf(degrees + 3 * np.sqrt(2.0 * degrees), degrees)
+    assert exceeded.max() == exceeded[0] <= 1 / 45

@@ -76,10 +76,11 @@ def test_unknown_weights_are_refused(weights):
         reconstruct_nonnegative(noisy(), weights=weights)
 
 
-@pytest.mark.parametrize("eta", [0.0, -1.0, np.nan])
-def test_eta_must_be_positive(eta):
-    with refused(f"eta is {eta!r} or a weight is not positive; give positive numbers"):
-        reconstruct_nonnegative(estimates_of(), eta=eta)
+@pytest.mark.parametrize("eta", [0, -1.0, np.nan, "x", True, 1j])
+def test_eta_must_be_positive_even_where_everything_was_measured(eta):
+    for estimates in (estimates_of(), noisy()):
+        with refused(f"eta is {eta!r}; give a positive number, or None for the default"):
+            reconstruct_nonnegative(estimates, eta=eta)
 
 
 def test_a_weight_of_zero_is_refused_and_so_are_too_few():
@@ -96,12 +97,23 @@ def test_noise_weights_need_variances(unknown):
         solver_weights(estimates_of(counts=counts, precisions=precisions), weights="noise", eta=None, hold=())
 
 
-@pytest.mark.parametrize(
-    ("tolerance", "max_steps"), [(0, 10), (-1e-3, 10), (np.nan, 10), (None, 10), ("1e-4", 10), (1e-4, 0)]
-)
-def test_tolerance_and_steps_must_be_positive(tolerance, max_steps):
-    with refused(f"tolerance is {tolerance!r} and max_steps {max_steps!r}; give a positive number and at least one"):
-        reconstruct_nonnegative(noisy(), tolerance=tolerance, max_steps=max_steps)
+@pytest.mark.parametrize("tolerance", [0, -1e-3, np.nan, None, "1e-4", True, 1j])
+def test_the_tolerance_must_be_positive(tolerance):
+    with refused(f"tolerance is {tolerance!r}; give a positive number, such as 1e-4"):
+        reconstruct_nonnegative(noisy(), tolerance=tolerance)
+
+
+@pytest.mark.parametrize("most_negative", [-1e-9, np.nan, -INF, None, "x", True, 1j])
+def test_the_most_negative_cell_must_be_a_number_from_zero_on(most_negative):
+    with refused(f"most_negative is {most_negative!r}; give a number from 0 on: how far below zero a cell may be"):
+        reconstruct_nonnegative(noisy(), most_negative=most_negative)
+
+
+@pytest.mark.parametrize("max_steps", [0, -5, "x", True, 1.5, None, np.nan, 1j])
+def test_steps_must_be_a_whole_number_from_one_on(max_steps):
+    with refused(f"max_steps is {max_steps!r}; give a whole number of at least 1"):
+        reconstruct_nonnegative(noisy(), max_steps=max_steps)
+    assert reconstruct_nonnegative(noisy(), max_steps=np.int64(3)).steps == 3
 
 
 @pytest.mark.parametrize("start", [np.zeros(5), np.zeros(1), np.zeros((6, 1)), np.full(6, np.nan), np.full(6, INF)])
@@ -110,10 +122,38 @@ def test_a_start_of_another_workload_is_refused(start):
         reconstruct_nonnegative(noisy(), start=start)
 
 
-@pytest.mark.parametrize("total", [0.0, -3.5])
-def test_a_held_total_must_be_positive(total):
-    with refused(f"the total is held at {total:.6g}, which no table without negative cells has; do not hold it"):
-        reconstruct_nonnegative(noisy(total=total), hold=[0])
+def test_complex_numbers_are_refused():
+    with refused("the multipliers to start from are complex; give those of a solution"):
+        reconstruct_nonnegative(noisy(), start=np.zeros(6, dtype=complex))
+    with pytest.raises(ArrayError, match="one number a table holds complex numbers; give real ones"):
+        reconstruct_nonnegative(noisy(), weights=np.ones(8, dtype=complex))
+    with pytest.raises(ArrayError, match="a buffer of this workload holds complex numbers; give real ones"):
+        transform.reconstruct(LAYOUT, np.zeros(LAYOUT.cells, dtype=complex))
+
+
+def test_a_held_total_must_not_be_negative():
+    with refused("the total is held at -3.5, which no table without negative cells has; do not hold it"):
+        reconstruct_nonnegative(noisy(total=-3.5), hold=[0])
+
+
+@pytest.mark.parametrize("total", [0.0, -0.0])
+@pytest.mark.parametrize("weights", ["paper", "noise", 3.0, np.array([INF, 1, 1, 1, 1, 1, 1, 1])], ids=str)
+def test_a_total_held_at_zero_gives_the_only_tables_there_are(weights, total):
+    solution = reconstruct_nonnegative(noisy(total=total), weights=weights, hold=[0])
+    assert solution.status is Status.SOLVED
+    assert not solution.marginals.any()
+    assert (solution.gap, solution.lift, solution.violation, solution.steps) == (0.0, 0.0, 0.0, 0)
+    # The solution is one to start another solve from.
+    again = reconstruct_nonnegative(noisy(), start=solution.multipliers)
+    assert again.status is Status.SOLVED
+
+
+def test_a_total_held_at_zero_leaves_no_other_residual_to_hold():
+    with refused("the total is held at 0, with which all tables are zero, and another held residual is not zero"):
+        reconstruct_nonnegative(noisy(total=0.0), hold=[0, 4])
+    assert not reconstruct_nonnegative(estimates_of(), hold=[0, 4]).marginals.any()
+    with refused("the total is held and was never measured; do not hold it, or measure it"):
+        reconstruct_nonnegative(estimates_of(counts=0 * COUNTS, precisions=0 * PRECISIONS), hold=[0])
 
 
 def test_held_residuals_must_not_fix_a_negative_table():

@@ -8,7 +8,14 @@ import pytest
 import margrave
 from margrave.algebra.layout import Layout
 from margrave.domain import Domain
-from margrave.errors import ConvergenceError, DomainError, MemoryLimitError, ReleaseError, WorkloadError
+from margrave.errors import (
+    ConvergenceError,
+    DomainError,
+    MemoryLimitError,
+    ReconstructionError,
+    ReleaseError,
+    WorkloadError,
+)
 from margrave.measurements import Measurements
 from margrave.reconstruction.automatic import automatic
 from margrave.reconstruction.linear import maximum_likelihood
@@ -244,3 +251,49 @@ def test_arguments_of_the_wrong_kind_are_named():
     for hold in ("sex", 3):
         with refused(f"hold is {hold!r}; give a list of attribute sets, as in [()] for the total"):
             reconstruct(NOISY, WORKLOAD, hold=hold)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "text"),
+    [
+        ("eta", 0, "eta is 0; give a positive number, or None for the default"),
+        ("eta", np.nan, "eta is nan; give a positive number"),
+        ("tolerance", "x", "tolerance is 'x'; give a positive number, such as 1e-4"),
+        ("tolerance", True, "tolerance is True; give a positive number"),
+        ("most_negative", -1.0, "most_negative is -1.0; give a number from 0 on"),
+        ("most_negative", np.nan, "most_negative is nan; give a number from 0 on"),
+        ("max_steps", "x", "max_steps is 'x'; give a whole number of at least 1"),
+        ("max_steps", 1.5, "max_steps is 1.5; give a whole number of at least 1"),
+    ],
+)
+def test_numbers_of_the_solver_are_refused_before_anything_is_done(solver, option, value, text):
+    for weights in ("auto", "paper", 2.0):
+        with pytest.raises(ReconstructionError, match=re.escape(text)):
+            reconstruct(NOISY, Workload(DOMAIN, [("age", "sex")]), weights=weights, **{option: value})
+    assert not solver
+
+
+WAYS = ["auto", "paper", "noise", 2.0, {(): np.inf, ("age",): 1, ("sex",): 1, ("age", "sex"): 1}, lambda names: 1.0]
+
+
+@pytest.mark.parametrize("weights", WAYS, ids=["auto", "paper", "noise", "number", "mapping", "function"])
+@pytest.mark.parametrize("tables", [WORKLOAD.sets[:1], WORKLOAD.sets], ids=["measured", "completed"])
+def test_a_total_of_zero_can_be_held_and_gives_tables_of_nobody(weights, tables):
+    """The noisy table adds up to zero exactly; all-zero tables are the only ones with that total."""
+    table = np.array([[3, -3], [2, -2], [0, 5], [-5, 0.0]])
+    noisy = Measurements.from_marginals(DOMAIN, [(("age", "sex"), table, 1.0)])
+    assert noisy.values[0] == 0
+    release = reconstruct(noisy, Workload(DOMAIN, tables), weights=weights, hold=[()])
+    assert release.solution.status is Status.SOLVED
+    assert not release.marginals.any()
+    assert release.table("age").values.tolist() == [0, 0, 0, 0]
+    # The unbiased estimate beside it is what was measured.
+    assert release.table("age", "sex").to_arrow().column("estimate").to_pylist()[:2] == pytest.approx([3, -3])
+
+
+def test_an_attribute_named_twice_is_refused(solver):
+    with refused("hold names age × age, with an attribute twice; name each once"):
+        reconstruct(NOISY, WORKLOAD, hold=[("age", "age")])
+    with refused("a weight is given for sex × age × sex, with an attribute twice; name each once"):
+        reconstruct(NOISY, WORKLOAD, weights={("sex", "age", "sex"): 1.0})
+    assert not solver
