@@ -182,6 +182,9 @@ def test_hostile_texts_of_every_kind_are_shown_and_do_nothing(browser, hostile, 
     text = page.evaluate("document.documentElement.textContent")
     assert not set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\x1b\x07\u2028") & set(text)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # However long a name is, the values beside it are in sight on a wide screen.
+    listing = "document.querySelector('details .scroll')"
+    assert width < 1280 or page.evaluate(f"{listing}.scrollWidth <= {listing}.clientWidth")
     page.screenshot(tmp_path / f"hostile-{width}.png")
     assert [event["request"]["url"] for event in page.events("Network.requestWillBeSent")] == [hostile]
     assert complaints(page) == []
