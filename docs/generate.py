@@ -17,6 +17,9 @@ _INTRODUCTION = """# The command line
 Written by `make docs`. Exit codes: 0 success, 2 wrong input, 3 budget refused, 130 interrupted, 1 anything else.
 `margrave --install-completion` sets up the shell. `MARGRAVE_THREADS` limits the threads.
 
+Names, labels and paths are shown as texts: what would act on a terminal is written out, as in `\\x1b` and `\\u202e`;
+`--json` escapes it as JSON does, so that programs read the very same text.
+
 ## Job files
 
 All options of `plan`, `release` and `reconstruct` can stand in a TOML file that is reviewed and kept; a key is the name

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
-from rich.console import Console
 
 from experiments import ExperimentError
+from margrave.cli.screen import Screen, console, described_progress
 
 if TYPE_CHECKING:
     from experiments.settings import Settings
@@ -197,7 +196,7 @@ def scaling(
     wanted = sizes(counts, values=values, other_values=others, rows=rows)
     if figures:
         require_altair()
-    with _progress() as advance:
+    with described_progress() as advance:
         found = run_scaling(wanted, out, progress=advance)
     drawn = draw_scaling(found, out) if figures else []
     _tell([*drawn, *write_summary(out)])
@@ -211,8 +210,8 @@ def _run(settings: Settings, out: Path, figures: bool) -> None:
 
     if figures:
         require_altair()
-    Console(stderr=True, soft_wrap=True).print(f"[bold red]{NOT_PRIVATE}[/]")
-    with _progress() as advance:
+    Screen(stderr=True).print(NOT_PRIVATE, style="bold red")
+    with described_progress() as advance:
         records = run_experiment(settings, out, progress=advance)
     drawn = draw_experiment(records, settings.experiment, out) if figures else []
     _tell([results_file(out, settings.experiment), *drawn, *write_summary(out)])
@@ -220,25 +219,9 @@ def _run(settings: Settings, out: Path, figures: bool) -> None:
 
 def _tell(files: list[Path]) -> None:
     """Say which files were written."""
-    console = Console(soft_wrap=True, highlight=False)
+    screen = console()
     for file in files:
-        console.print(f"wrote {file}", markup=False)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int, str], None]]:
-    """Give a function that shows how many trials are done; on a terminal only."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("starting", total=None)
-
-        def advance(done: int, total: int, what: str) -> None:
-            bar.update(task, completed=done, total=total, description=what)
-
-        yield advance
+        screen.print(f"wrote {file}")
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ PACKAGE = Path(margrave.__file__).parent
 
 # Rooms from the ground up: a module may import rooms below its own, its own room, and nothing above.
 FLOORS = [
+    {"escaping"},
     {"errors"},
     {"memory", "codebook", "attribute", "replacement"},
     {"dictionaries"},
@@ -105,6 +106,24 @@ def test_randomness_lives_in_the_privacy_room_and_in_the_made_up_town():
             text = path.read_text(encoding="utf-8")
             assert "import random" not in text, name
             assert "np.random." not in text, name
+
+
+def test_texts_reach_the_terminal_through_the_screen_alone():
+    """Whoever prints in another way could print a label that acts on the terminal, or that rich takes for markup."""
+    for name, path in MODULES.items():
+        if name == "cli.screen":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "rich":
+                asked = {f"{node.module}.{alias.name}" for alias in node.names}
+                assert asked <= {"rich.table.Table", "rich.text.Text"}, name
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                # A text in a style is made by ``styled``; what typer prints is the version and the help.
+                assert called not in ("print", "Text", "Text.from_markup", "sys.stdout.write", "sys.stderr.write"), name
+                assert not called.endswith(("Console", "secho")), name
+                assert called != "typer.echo" or name == "cli.app", name
+            assert not (isinstance(node, ast.keyword) and node.arg in ("markup", "emoji")), name
 
 
 def test_importing_the_package_loads_nothing_heavy():

@@ -28,6 +28,7 @@ from margrave.attribute import KEYS, Attribute, Label, checked_text
 from margrave.codebook import check_keys, parse_object, read_text
 from margrave.dictionaries.recognition import YAML_ENDINGS, foreign_attributes, parse_yaml
 from margrave.errors import DomainError, suggestion
+from margrave.escaping import visible
 from margrave.replacement import replacing
 
 __all__ = ["Attribute", "Domain", "Label"]
@@ -190,7 +191,7 @@ class Domain:
         return isinstance(name, str) and name in self._position_of
 
     def __repr__(self) -> str:
-        shown = [f"{member.name}: {member.size}" for member in self]
+        shown = [f"{visible(member.name)}: {member.size}" for member in self]
         if len(shown) > _MOST_NAMES_SHOWN:
             return f"Domain({shown[0]}, …, {shown[-1]}; {len(shown)} attributes)"
         return f"Domain({', '.join(shown)})"

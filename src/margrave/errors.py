@@ -6,9 +6,17 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from unicodedata import normalize
 
+from margrave.escaping import visible
+
 
 class MargraveError(Exception):
-    """Any error that margrave raises on purpose; the command line shows its text as one line."""
+    """Any error that margrave raises on purpose; the command line shows its text as one line.
+
+    Its text is one line of visible characters, whatever names, paths and messages of others went into it.
+    """
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
 
 
 class DomainError(MargraveError):

@@ -50,7 +50,7 @@ def test_an_unknown_option_is_one_line():
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
-        (MargraveError("the table [red] is\nmissing"), 2, "error: the table [red] is missing\n"),
+        (MargraveError("the table [red] is\nmissing"), 2, "error: the table [red] is\\nmissing\n"),
         (BudgetRefusedError("spent"), 3, "error: spent\n"),
         (KeyboardInterrupt(), 130, "error: interrupted\n"),
         (

@@ -1,12 +1,14 @@
 """The report in a real browser: no request, no complaint, pickers by mouse and by keyboard; pictures of it."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from browser import Chromium
 
 from margrave.domain import Attribute, Domain
+from margrave.escaping import JOINERS, visible
 from margrave.measurements import Measurements, Provenance, Step
 from margrave.release.reconstruct import reconstruct
 from margrave.release.report.page import write_report
@@ -109,6 +111,96 @@ def test_hostile_labels_stay_text(page):
     assert page.evaluate("typeof window.broken") == "undefined"
     assert page.evaluate("document.querySelectorAll('img, iframe, object, link').length") == 0
     assert complaints(page) == []
+
+
+# Each would leave a mark on the window, ask for a file, or turn the text around it, if it were more than a text.
+ATTACKS = (
+    "</script><script>window.broken = 1</script>",
+    "<img src=x onerror='window.broken = 2'>",
+    '"><svg onload=window.broken=3><style>*{display:none}</style>',
+    "javascript:window.broken=4",
+    "${window.broken = 5}",
+    "{{constructor.constructor('window.broken = 6')()}}",
+    "datum.value || (window.broken = 7)",
+    "rows[0]",
+    "__proto__",
+    "constructor",
+    "\u202egnidaer\u2069\u202e fo noitcerid eht",
+    "\x1b[31mred\x07",
+    "line\nbreak\u2028\u2029",
+    "می\u200cخواهم",
+    "",
+    "&lt;b&gt;",
+    "http://evil.example/x.png",
+)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A report in which every text from outside is an attack: names, labels, descriptions, title and record."""
+    names = ["".join(ATTACKS), "__proto__", "\u202e" + ATTACKS[1]]
+    domain = Domain([Attribute(name, labels=ATTACKS, description=ATTACKS[0] + "\u202e") for name in names], ATTACKS[2])
+    workload = Workload.all_kway(domain, 2)
+    generator = np.random.default_rng(6)
+    tables = [(n, generator.gamma(0.5, 90, [domain[k].size for k in n]), 81.0) for n in workload]
+    told = replace(record(), mechanism=ATTACKS[0], sampler=ATTACKS[10], neighbours=ATTACKS[1])
+    noisy = Measurements.from_marginals(domain, tables).with_provenance(told)
+    file = tmp_path_factory.mktemp("hostile") / "report.html"
+    write_report(reconstruct(noisy, workload, method="mle"), file, title="".join(ATTACKS))
+    return file.as_uri()
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_hostile_texts_of_every_kind_are_shown_and_do_nothing(browser, hostile, tmp_path, width):
+    page = browser.page(hostile, width=width, height=900)
+    page.wait_until("document.querySelectorAll('#heat svg, #bars svg').length === 2")
+    page.evaluate("(() => { for (const one of document.querySelectorAll('details')) one.open = true; })()")
+    shown = [visible(text, keep=JOINERS) or "(empty)" for text in ATTACKS]
+    title = visible("".join(ATTACKS), keep=JOINERS)
+    assert page.evaluate("document.querySelector('h1').textContent") == title
+    assert page.evaluate("document.title") == title
+    for row in range(3):
+        page.evaluate(
+            f"(() => {{ const s = document.getElementById('rows'); s.value = '{row}';"
+            " s.dispatchEvent(new Event('change')); })()"
+        )
+        assert page.evaluate("[...document.querySelectorAll('#table tbody th')].map(e => e.textContent)") == [
+            *shown,
+            "all",
+        ]
+        assert page.evaluate("[...document.getElementById('bars-row').options].map(e => e.text)")[1:] == [
+            " ".join(text.split()) for text in shown
+        ]
+        # The charts follow; a tooltip shows the label of the cell under the mouse.
+        page.wait_until(
+            "[...document.querySelectorAll('#heat .role-axis-label text')].some(e => e.textContent === '(empty)')"
+        )
+    assert tooltip(page)[0] in shown
+    assert page.evaluate("document.querySelectorAll('img, iframe, object, link, base, foreignObject').length") == 0
+    assert page.evaluate("document.querySelectorAll('script').length") == 3
+    assert page.evaluate("[window.broken, {}.broken, Object.keys(Object.prototype).length]") == [None, None, 0]
+    text = page.evaluate("document.documentElement.textContent")
+    assert not set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\x1b\x07\u2028") & set(text)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # However long a name is, the values beside it are in sight on a wide screen.
+    listing = "document.querySelector('details .scroll')"
+    assert width < 1280 or page.evaluate(f"{listing}.scrollWidth <= {listing}.clientWidth")
+    page.screenshot(tmp_path / f"hostile-{width}.png")
+    assert [event["request"]["url"] for event in page.events("Network.requestWillBeSent")] == [hostile]
+    assert complaints(page) == []
+    page.close()
+
+
+def tooltip(page):
+    """The texts of the tooltip of a cell of the heat map: row, column, count and interval."""
+    corner = page.evaluate(
+        "(() => { const e = document.querySelector('#heat .mark-rect path');"
+        " e.scrollIntoView({block: 'center', behavior: 'instant'}); const b = e.getBoundingClientRect();"
+        " return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+    )
+    page.send("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": corner[0], "y": corner[1]})
+    page.wait_until("document.querySelectorAll('#vg-tooltip-element.visible td.value').length === 4")
+    return page.evaluate("[...document.querySelectorAll('#vg-tooltip-element td.value')].map(e => e.textContent)")
 
 
 def test_every_pair_and_every_third_attribute_can_be_picked(page):

@@ -10,6 +10,7 @@ from releases import adaptive, foreign, made, measured
 
 from margrave.domain import Attribute, Domain
 from margrave.errors import StoreError
+from margrave.escaping import visible
 from margrave.measurements import Measurements
 from margrave.privacy.entropy import InsecureSeededSource
 from margrave.privacy.noise import gaussian_sampler
@@ -136,11 +137,14 @@ def test_many_steps_are_cut_short():
         object.__setattr__(record, "steps", record.steps[:1])
 
 
-@pytest.mark.parametrize("text", ['"', "\\", "a: b # c", "\n- x", "\x85\u2028\ufeff\x7f", "{}[]*&!|>%@`", "null", "😀"])
+@pytest.mark.parametrize(
+    "text", ['"', "\\", "a: b # c", "\n- x", "\x85\u2028\ufeff\x7f", "\u202e\U000e0041", "{}[]*&!|>%@`", "null", "😀"]
+)
 def test_no_text_can_break_out_of_its_place(text):
     domain = Domain([Attribute(text, size=2)], text)
     noisy = Measurements.from_marginals(domain, [((text,), np.ones(2), 1.0)])
     release = reconstruct(noisy, Workload(domain, [(text,)]), method="mle")
+    assert visible(registry_entry(release, name=text), keep="\n") == registry_entry(release, name=text)
     entry = entry_of(release, name=text, curator=text, authors=(text,))["deployment"]
     assert entry["basic"]["name"] == text
     assert text.strip() in entry["basic"]["description"]

@@ -64,6 +64,20 @@ def test_codes_are_labels_where_these_are_identifiers_and_numbers_elsewhere():
     assert sdmx_codes(Attribute("a", labels=(True, 2.5))) == ("0", "1")
 
 
+def test_no_code_is_a_formula_of_a_spreadsheet():
+    assert sdmx_codes(Attribute("a", labels=("@A1", "b"))) == ("0", "1")
+    assert sdmx_codes(Attribute("a", labels=("-A1", "b"))) == ("0", "1")
+    assert sdmx_codes(Attribute("a", labels=("-1", "1"))) == ("-1", "1")
+
+
+@pytest.mark.parametrize("period", ["=1+1", "", "2026\n=1", "@2026", 2026])
+def test_a_time_period_is_one_of_sdmx(tmp_path, period):
+    with refused(f"the time period is {period!r}; give one of SDMX, such as '2026', '2026-Q1' or '2026-01-01/P1Y'"):
+        written(tmp_path, time_period=period)
+    assert not list(tmp_path.iterdir())
+    assert {row["TIME_PERIOD"] for row in written(tmp_path, time_period="2026-Q1")} == {"2026-Q1"}
+
+
 def test_dimensions_are_identifiers_and_no_two_are_alike():
     names = ["age", "AGE", "a g e", "2nd", "年齢", "obs_value", "Time-Period", "ACTION", "_"]
     found = sdmx_dimensions(Domain.fromdict(dict.fromkeys(names, 2)))

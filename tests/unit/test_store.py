@@ -1,5 +1,6 @@
 """What is saved comes back bit by bit, whatever the release; the papers say what it is."""
 
+import csv
 import json
 import re
 from dataclasses import replace
@@ -9,10 +10,13 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from markdown_it import MarkdownIt
 from releases import DOMAIN, WORKLOAD, adaptive, foreign, laplace, made, measured, same
 
 import margrave as mg
+from margrave.domain import Attribute, Domain
 from margrave.errors import MargraveError, MeasurementError, ReconstructionError, StoreError
+from margrave.escaping import unguarded
 from margrave.measurements import Measurements
 from margrave.privacy.entropy import InsecureSeededSource
 from margrave.privacy.noise import gaussian_sampler
@@ -21,6 +25,7 @@ from margrave.release.rows import covered, kept_rows
 from margrave.release.store.loading import load
 from margrave.release.store.names import table_stems
 from margrave.release.store.saving import save
+from margrave.workload import Workload
 
 NOISY = measured()
 
@@ -82,7 +87,79 @@ def test_tables_are_plain_parquet_and_csv_in_tidy_long_form(tmp_path):
     options = pyarrow.csv.ParseOptions(newlines_in_values=True)
     rows = pyarrow.csv.read_csv(tmp_path / "out" / "tables" / "age.regio_n.csv", parse_options=options)
     for name in table.column_names:
-        assert rows[name].cast(pa.string() if name in DOMAIN else pa.float64()).to_pylist() == table[name].to_pylist()
+        cells = rows[name].cast(pa.string() if name in DOMAIN else pa.float64()).to_pylist()
+        assert [unguarded(cell) if name in DOMAIN else cell for cell in cells] == table[name].to_pylist()
+    assert "'=1+1" in rows["régio/n"].to_pylist()
+
+
+def formulas(file):
+    """The cells of a CSV file that a spreadsheet would compute, numbers apart."""
+    with file.open(encoding="utf-8", newline="") as stream:
+        cells = {cell for row in csv.reader(stream) for cell in row}
+    number = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?")
+    return {cell for cell in cells if re.match(r"\s*[=+\-@]\S", cell) and not number.fullmatch(cell)}
+
+
+def test_no_cell_of_a_csv_file_is_a_formula_and_numbers_stay_numbers(tmp_path):
+    names, labels = ("=name", "plain"), ("=1+1", "+cmd|' /C calc'!A0", "-x", "@SUM(A1)", "\t=1", "-5", "-", "'=2")
+    domain = Domain([Attribute(name, labels=labels) for name in names])
+    counts = np.arange(64.0).reshape(8, 8) - 40.5
+    release = reconstruct(
+        Measurements.from_marginals(domain, [(names, counts, 4.0)]), Workload(domain, [names]), method="mle"
+    )
+    release.save(tmp_path / "out", csv=True)
+    (entry,) = document(tmp_path / "out", "manifest.json")["tables"]
+    file = tmp_path / "out" / entry["csv"]
+    assert formulas(file) == set()
+    with file.open(encoding="utf-8", newline="") as stream:
+        header, *rows = csv.reader(stream)
+    assert header[:3] == ["'=name", "plain", "count"]
+    assert [row[1] for row in rows[:8]] == [
+        *("'=1+1", "'+cmd|' /C calc'!A0", "'-x", "'@SUM(A1)", "'\t=1", "-5", "-", "''=2")
+    ]
+    assert [unguarded(row[0]) for row in rows[::8]] == list(labels)
+    np.testing.assert_array_equal([float(row[2]) for row in rows], release.table(*names).values.ravel())
+    assert min(float(row[3]) for row in rows) < 0
+    # Metadata and the page speak of the file as it is; Parquet has the labels themselves.
+    (described,) = document(tmp_path / "out", "csvw-metadata.json")["tables"]
+    assert [column["titles"] for column in described["tableSchema"]["columns"]] == header
+    assert "has an apostrophe in front" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert pq.read_table(tmp_path / "out" / entry["file"])["=name"].to_pylist()[::8] == list(labels)
+    assert same(release, load(tmp_path / "out"))
+
+
+def page_tokens(page):
+    """The blocks of a page in Markdown, and what stands in its lines."""
+    parsed = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).parse(page)
+    inline = [child for token in parsed for child in token.children or ()]
+    return (
+        [token.type for token in parsed],
+        {child.type for child in inline},
+        "".join(child.content for child in inline),
+    )
+
+
+def test_the_page_for_readers_escapes_markdown_and_html(tmp_path):
+    attack = (
+        "<script>alert(1)</script> [x](javascript:alert(1)) `code` *b* | a | b | ![i](http://evil/x.png) \u202e &lt;"
+    )
+    pages = []
+    for folder, text in (("plain", "words"), ("hostile", attack)):
+        names = (f"# {text}", text)
+        domain = Domain(
+            [Attribute(name, size=2) for name in names], f"{text}\n---\n\n# {text}\n\n    {text}\n1. {text}"
+        )
+        record = replace(NOISY.provenance, mechanism=text)
+        noisy = Measurements.from_marginals(domain, [(names, np.ones((2, 2)), 1.0)]).with_provenance(record)
+        release = reconstruct(noisy, Workload(domain, [names]), method="mle")
+        release.save(tmp_path / folder, title=f"{text}\n# {text} ##")
+        pages.append(page_tokens((tmp_path / folder / "README.md").read_text(encoding="utf-8")))
+    (plain_blocks, plain_kinds, _), (blocks, kinds, content) = pages
+    assert blocks == plain_blocks
+    assert kinds - plain_kinds <= {"text_special"}
+    # In the heading twice, in the description four times, in the list twice and in the statement of privacy once.
+    assert content.count(attack.replace("\u202e", "\\u202e")) == 9
+    assert "\u202e" not in content
 
 
 def test_nothing_in_the_folder_needs_pickle(tmp_path):
@@ -107,7 +184,7 @@ def test_privacy_is_stated_exactly(tmp_path):
     assert (
         "who has at most 2 rows in the table (as the publisher declared): ε = 1 at δ = 1e-9, from ρ = 0.01497" in page
     )
-    assert "a survey of {nobody}" in page
+    assert "a survey of \\{nobody\\}" in page
     assert "`tables/age.sex.parquet`: age × sex" in page
 
 
@@ -181,7 +258,7 @@ def test_documents_travel_with_the_release(tmp_path):
 def test_the_page_for_readers_lists_what_is_there_under_its_title(tmp_path, csv, documents, title):
     made(NOISY).save(tmp_path / "out", csv=csv, documents=documents, title=title)
     page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert page.startswith("# Census of {2026}\n" if title else "# Cross-tabulations\n")
+    assert page.startswith("# Census of \\{2026\\}\n" if title else "# Cross-tabulations\n")
     assert ("- `report.html`: what was released, how private and how exact it is" in page) is bool(documents)
     assert ("- `notes.txt`: put here by the publisher" in page) is bool(documents)
     assert ("- `tables/sex.csv` and so on: the same tables as CSV" in page) is csv

@@ -10,7 +10,6 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from typer.exceptions import TyperException
 
 from margrave.cli.demo import demo
@@ -22,6 +21,7 @@ from margrave.cli.query import query
 from margrave.cli.reconstruct import reconstruct
 from margrave.cli.release import release
 from margrave.cli.report import report
+from margrave.cli.screen import Screen, styled
 from margrave.cli.validate import validate
 from margrave.errors import BudgetRefusedError, InterruptionError, MargraveError
 
@@ -88,12 +88,12 @@ def run(words: list[str], commands: typer.Typer = app) -> int:
             raise KeyboardInterrupt
         return outcome if isinstance(outcome, int) else 0
     except BudgetRefusedError as error:
-        return _report(error, " ".join(str(error).split()), 3, words)
+        return _report(error, str(error), 3, words)
     except InterruptionError as error:
         return _report(error, str(error), _INTERRUPTED, words)
     except (MargraveError, TyperException) as error:
-        message = str(error) if isinstance(error, MargraveError) else error.format_message()
-        return _report(error, " ".join(message.split()), 2, words)
+        message = str(error) if isinstance(error, MargraveError) else " ".join(error.format_message().split())
+        return _report(error, message, 2, words)
     except (KeyboardInterrupt, typer.Abort) as error:
         return _report(error, "interrupted", _INTERRUPTED, words)
     except Exception as error:
@@ -103,11 +103,11 @@ def run(words: list[str], commands: typer.Typer = app) -> int:
 
 def _report(error: BaseException, message: str, code: int, words: list[str]) -> int:
     """Show an error, as one line or with its trace, and return the exit code."""
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    screen = Screen(stderr=True)
     if "--debug" in words:
         import traceback
 
-        console.print("".join(traceback.format_exception(error)), markup=False)
-    console.print("[bold red]error:[/] ", end="")
-    console.print(message, markup=False)
+        for line in "".join(traceback.format_exception(error)).split("\n"):
+            screen.print(line)
+    screen.print(styled("error:", "bold red"), message)
     return code

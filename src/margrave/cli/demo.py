@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from margrave.cli.screen import console, print_table
+from margrave.cli.screen import console, print_table, styled
 from margrave.errors import JobError, MargraveError
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from margrave.algebra.kernels import Floats
     from margrave.release.release import Release
 
@@ -53,10 +55,14 @@ def demo(
     (out / "job.toml").write_text(_JOB, encoding="utf-8")
     job = Job.of(out / "job.toml", {"report": _can_report()})
     planned = job.plan(job.workload(town.DOMAIN))
-    screen.print(f"[bold]A made-up town[/] of {town.INHABITANTS:,} people: {out / 'town.csv'}")
-    screen.print(f"[bold]Wanted:[/] all {len(planned.workload)} tables of three of its {len(town.DOMAIN)} attributes")
-    screen.print(f"[bold]Budget:[/] ε = {job.epsilon:g} at δ = {job.delta:g}, each person in one row\n")
-    screen.print(str(planned.summary()) + "\n")
+    for lead, text in (
+        ("A made-up town", f"of {town.INHABITANTS:,} people: {out / 'town.csv'}"),
+        ("Wanted:", f"all {len(planned.workload)} tables of three of its {len(town.DOMAIN)} attributes"),
+        ("Budget:", f"ε = {job.epsilon:g} at δ = {job.delta:g}, each person in one row"),
+    ):
+        screen.print(styled(lead, "bold"), text)
+    for line in ("", *str(planned.summary()).splitlines(), ""):
+        screen.print(line)
     release.run(job)
     _show(load(str(job.out)))
     if not job.report:
@@ -101,7 +107,8 @@ def _show(release: Release) -> None:
     for title, counts in (("unbiased", table.estimate), ("non-negative", table.values)):
         if counts is not None:
             print_table(crosstab(f"Age by marital status, {title}", rows, columns, counts))
-    screen.print(f"Standard error of a cell, unbiased: {table.std_error:.1f} people\n")
+    screen.print(f"Standard error of a cell, unbiased: {table.std_error:.1f} people")
+    screen.print()
     tables = list(release.tables())
     estimates = [one.estimate for one in tables if one.estimate is not None]
     products = [("unbiased", estimates), ("non-negative", [one.values for one in tables])]
@@ -155,7 +162,7 @@ def comparison(products: Sequence[tuple[str, list[Floats]]], truth: list[Floats]
     return table
 
 
-def _whole(value: float) -> str:
+def _whole(value: float) -> str | Text:
     """Return a count as a whole number, in red if it is negative."""
     rounded = round(value)
-    return f"[red]{rounded:,}[/]" if rounded < 0 else f"{rounded:,}"
+    return styled(f"{rounded:,}", "red") if rounded < 0 else f"{rounded:,}"

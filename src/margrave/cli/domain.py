@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from margrave.cli.options import Decimal, Delimiter, Encoding, PrivacyId, QueryOption, TableOption, text_options
+from margrave.cli.screen import Screen, print_table, write_json
 from margrave.errors import DomainError
 
 if TYPE_CHECKING:
@@ -46,48 +45,39 @@ def domain(
     text = text_options(delimiter, encoding, decimal)
     drafted = draft_domain(Data(data, table=table, query=query, privacy_id=privacy_id, **text), asked)
     # The draft itself may go into a pipe; what is said about it must not.
-    screen = Console(stderr=out is None, soft_wrap=True, highlight=False)
-    screen.print(drafted.domain.draft, style="bold red", markup=False)
+    screen = Screen(stderr=out is None)
+    screen.print(drafted.domain.draft, style="bold red")
     _show(drafted, screen)
     if not len(drafted.domain):
         raise DomainError("no column has few values or numbers; declare the domain by hand")
     if out is None:
-        sys.stdout.write(drafted.domain.to_json())
+        write_json(drafted.domain.to_json())
         return
     drafted.domain.write(out)
     screen.print(
-        f'{out} is written: check it, see how the table fits (margrave validate), set "reviewed" to true in it',
-        markup=False,
+        f'{out} is written: check it, see how the table fits (margrave validate), set "reviewed" to true in it'
     )
 
 
-def _show(drafted: Draft, screen: Console) -> None:
+def _show(drafted: Draft, screen: Screen) -> None:
     """Show which columns are in the draft, and which are not and why."""
     listing = Table(title="PRIVATE: drafted from the data", title_justify="left")
     for name in ("attribute", "size", "categories"):
         listing.add_column(name, justify="right" if name == "size" else "left")
     for attribute in drafted.domain:
-        shown = [_visible(category) for category in attribute.categories[:_MOST_CATEGORIES]]
+        shown = [_edged(category) for category in attribute.categories[:_MOST_CATEGORIES]]
         more = ["…"] if attribute.size > _MOST_CATEGORIES else []
-        listing.add_row(_literal(attribute.name), f"{attribute.size:,}", _literal(", ".join([*shown, *more])))
-    screen.print(listing)
+        listing.add_row(attribute.name, f"{attribute.size:,}", ", ".join([*shown, *more]))
+    print_table(listing, screen)
     for name, texts in drafted.odd.items():
         screen.print(
             f"{name}: numbers, and texts such as {', '.join(map(repr, texts))}, which are counted as "
-            f"{drafted.domain[name].other!r}",
-            markup=False,
+            f"{drafted.domain[name].other!r}"
         )
     for name, reason in drafted.left_out.items():
-        screen.print(f"left out: {name} ({reason})", markup=False)
+        screen.print(f"left out: {name} ({reason})")
 
 
-def _visible(category: str) -> str:
+def _edged(category: str) -> str:
     """Return a category so that blanks at its edges are seen."""
     return category if category and category == category.strip() else repr(category)
-
-
-def _literal(text: str) -> str:
-    """Return a text so that the table shows it as it is."""
-    from rich.markup import escape
-
-    return escape(text)

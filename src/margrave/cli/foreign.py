@@ -1,8 +1,9 @@
 """Noisy tables from elsewhere, in files: one table a file, with a column for each attribute and a column of counts.
 
 The values of an attribute are written as its categories are (``margrave export`` writes them so): labels, intervals
-such as ``(18, 65]``, or codes. Every cell stands in the file exactly once. The variance of the noise stands in a column
-``variance``, the same in every row, or is given for all files at once.
+such as ``(18, 65]``, or codes; with or without the apostrophe that guards them from spreadsheets. Every cell stands in
+the file exactly once. The variance of the noise stands in a column ``variance``, the same in every row, or is given for
+all files at once.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from margrave.errors import MeasurementError, suggestion
+from margrave.escaping import guarded
 
 if TYPE_CHECKING:
     from margrave.domain import Domain
@@ -48,7 +50,7 @@ def read_measurements(paths: Sequence[Path], domain: Domain | None, variance: fl
 
 def _table(path: Path, domain: Domain, variance: float | None) -> tuple[tuple[str, ...], np.ndarray, float]:
     """Return names, counts and variance of one noisy table."""
-    columns = _columns(path)
+    columns = _named(_columns(path), domain)
     if _COUNT not in columns:
         raise MeasurementError(f"{path} has no column 'count'; give one row a cell with its noisy count")
     names = tuple(name for name in columns if name in domain)
@@ -89,11 +91,18 @@ def _columns(path: Path) -> _Columns:
     return {name: table.column(name).cast(pa.string()).to_pylist() for name in table.column_names}
 
 
+def _named(columns: _Columns, domain: Domain) -> _Columns:
+    """Return the columns by the names of the domain, also where those are guarded for spreadsheets in the file."""
+    spelt = {guarded(name): name for name in domain.attributes}
+    named = {spelt.get(name, name): values for name, values in columns.items()}
+    return named if len(named) == len(columns) else columns
+
+
 def _cells(path: Path, domain: Domain, names: Sequence[str], columns: _Columns) -> np.ndarray:
     """Return the number of the cell of each row."""
     cells = np.zeros(len(columns[_COUNT]), dtype=np.int64)
     for name in names:
-        codes: dict[str | None, int] = {category: code for code, category in enumerate(domain[name].categories)}
+        codes = _codes(domain[name].categories, columns[name])
         try:
             cells = cells * domain[name].size + np.array([codes[value] for value in columns[name]], dtype=np.int64)
         except KeyError as error:
@@ -103,6 +112,14 @@ def _cells(path: Path, domain: Domain, names: Sequence[str], columns: _Columns) 
                 f"{some}{', …' if len(codes) > 4 else ''}"
             ) from None
     return cells
+
+
+def _codes(categories: Sequence[str], values: Sequence[str | None]) -> dict[str | None, int]:
+    """Return the code of each category as a column spells them: all as they are, or all guarded for spreadsheets."""
+    plain: dict[str | None, int] = {category: code for code, category in enumerate(categories)}
+    spelt: dict[str | None, int] = {guarded(category): code for code, category in enumerate(categories)}
+    # Every category stands in the column, and guarding keeps them apart: only one of the two spellings fits.
+    return spelt if set(values) <= spelt.keys() else plain
 
 
 def _numbers(path: Path, name: str, values: Sequence[str | None]) -> np.ndarray:

@@ -44,7 +44,7 @@ def ledger(
         screen.print(f"{word:>6}: {spoken_rho(amount)}{_as_epsilon(amount)}")
     screen.print("ρ adds up from charge to charge; ε does not, so two charges of ε = 1 are less than ε = 2 together.")
     if record.torn is not None:
-        screen.print(record.torn, markup=False)
+        screen.print(record.torn)
 
 
 def _as_epsilon(rho: Fraction) -> str:

@@ -62,10 +62,11 @@ def plan(
     screen.print(f"{planned.workload!r}")
     spent = f"ε = {planned.budget.epsilon():.6g} at δ = {float(planned.budget.delta):.3g}"
     screen.print(f"budget: {spent}")
-    screen.print(str(planned.summary()))
+    for line in str(planned.summary()).splitlines():
+        screen.print(line)
     for names, value in margins.items():
         noun = "people" if planned.contributions == 1 else "rows"
-        screen.print(f"{' × '.join(names)}: ± {value:,.1f} {noun} (95 %)", markup=False)
+        screen.print(f"{' × '.join(names)}: ± {value:,.1f} {noun} (95 %)")
     screen.print(_UNBIASED)
     if planned.workload.domain.unreviewed:
         screen.print("The domain is a draft: nothing is measured with it before it is reviewed.")

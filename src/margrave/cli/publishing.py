@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from margrave.cli.job import Job
-from margrave.cli.screen import Tick
+from margrave.cli.screen import Screen, Tick, styled
 from margrave.errors import JobError, ReleaseError
 
 if TYPE_CHECKING:
@@ -69,11 +67,11 @@ class Wish:
             require_packages()
         workload.require_memory(6.0, f"a release of {len(workload):,} tables")
 
-    def say(self, release: Release, screen: Console) -> None:
+    def say(self, release: Release, screen: Screen) -> None:
         """Say where to look."""
         shown = os.path.relpath(self.folder)
         noun = "table" if len(release.workload) == 1 else "tables"
-        screen.print(f"[bold]{len(release.workload):,} {noun}[/] in {shown}")
+        screen.print(styled(f"{len(release.workload):,} {noun}", "bold"), f"in {shown}")
         if self.report:
             screen.print(f"report: {Path(shown) / _REPORT}")
         if release.provenance is not None:

@@ -52,7 +52,7 @@ def query(
     if len(rows) > _MOST_ROWS:
         screen.print(f"… and {len(rows) - _MOST_ROWS:,} more; use --json for all")
     if answer.note:
-        screen.print(answer.note, markup=False)
+        screen.print(answer.note)
 
 
 def _shown(rows: list[dict[str, Any]]) -> Table:

@@ -1,4 +1,8 @@
-"""What goes to the screen: text on standard output, progress on a terminal's standard error, JSON for programs."""
+"""What goes to the screen: text on standard output, progress on a terminal's standard error, JSON for programs.
+
+Commands print names, labels, paths and messages that come from outside. All of it passes a `Screen`, which shows a text
+as it is: it knows no markup, and what would act on the terminal is written out. No other module prints by itself.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +10,99 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
+
+from margrave.escaping import visible, visible_json
 
 # How much is done, and of how much; None where nobody knows.
 _WIDEST = 1_000
 Tick = Callable[[int, int | None], None]
 
 
-def console() -> Console:
-    """Return the console of standard output: lines are not cut, and nothing is coloured by guesswork."""
-    return Console(soft_wrap=True, highlight=False)
+class Screen(Console):
+    """A terminal, or what stands in its place: lines are not cut, nothing is coloured by guesswork, texts stay texts.
+
+    Every string that is printed, in tables and their titles too, goes through `render_str`: line ends and all else that
+    acts without being seen are written out. One call of ``print`` is one line.
+
+    Parameters
+    ----------
+    stderr
+        Whether to print on standard error.
+    width
+        The width to lay tables out for; that of the terminal by default.
+    """
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+        super().__init__(stderr=stderr, width=width, soft_wrap=True, highlight=False, markup=False, emoji=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401 — as the console declares them
+        """Return a text as the terminal shows it: its own characters, and no others.
+
+        Parameters
+        ----------
+        text
+            The text.
+        **options
+            As rich has them; no option makes markup or emoji of a text.
+        """
+        return super().render_str(visible(text), **{**options, "markup": False, "emoji": False})
+
+
+def console() -> Screen:
+    """Return the screen of standard output."""
+    return Screen()
+
+
+def styled(text: str, style: str) -> Text:
+    """Return a text in a style, such as "bold red", for a screen to print or for the cell of a table.
+
+    Parameters
+    ----------
+    text
+        The text; it is shown as a `Screen` shows it.
+    style
+        The style.
+    """
+    return Text(visible(text), style=style)
 
 
 def print_json(value: object) -> None:
     """Print one JSON document; letters that the terminal has no code for are escaped, not lost."""
     plain = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    sys.stdout.write(json.dumps(value, ensure_ascii=not plain, indent=2, allow_nan=False) + "\n")
+    write_json(json.dumps(value, ensure_ascii=not plain, indent=2, allow_nan=False) + "\n")
 
 
-def print_table(table: Table) -> None:
-    """Print a table; where it is wider than the terminal its lines run on, because a number cut off misleads."""
-    screen = console()
+def write_json(text: str) -> None:
+    """Write JSON text on standard output; what would act on a terminal is an escape of JSON, and reads back the same.
+
+    Parameters
+    ----------
+    text
+        The text of a JSON document.
+    """
+    sys.stdout.write(visible_json(text))
+
+
+def print_table(table: Table, screen: Screen | None = None) -> None:
+    """Print a table; where it is wider than the terminal its lines run on, because a number cut off misleads.
+
+    Parameters
+    ----------
+    table
+        The table.
+    screen
+        Where to print it; on standard output by default.
+    """
+    screen = screen or console()
     natural = Measurement.get(screen, screen.options.update(max_width=_WIDEST), table).maximum
-    Console(soft_wrap=True, highlight=False, width=max(screen.width, natural)).print(table)
+    Screen(stderr=screen.stderr, width=max(screen.width, natural)).print(table)
 
 
 @contextmanager
@@ -41,12 +111,10 @@ def progress() -> Iterator[Callable[[str], Tick]]:
 
     Nothing is shown unless standard error is a terminal.
     """
-    screen = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
+    with _bars(transient=True) as bars:
 
         def begin(description: str) -> Tick:
-            bar = bars.add_task(description, total=None)
+            bar = bars.add_task(visible(description), total=None)
 
             def tick(done: int, of: int | None) -> None:
                 bars.update(bar, completed=done, total=of)
@@ -54,3 +122,26 @@ def progress() -> Iterator[Callable[[str], Tick]]:
             return tick
 
         yield begin
+
+
+@contextmanager
+def described_progress() -> Iterator[Callable[[int, int, str], None]]:
+    """Show one progress bar while the block runs; gives a function that moves it and says what is being done.
+
+    Nothing is shown unless standard error is a terminal, where the bar stays in the end.
+    """
+    with _bars(transient=False) as bars:
+        bar: TaskID = bars.add_task("starting", total=None)
+
+        def advance(done: int, total: int, what: str) -> None:
+            bars.update(bar, completed=done, total=total, description=visible(what))
+
+        yield advance
+
+
+def _bars(*, transient: bool) -> Progress:
+    """Return progress bars on standard error, which are not shown unless it is a terminal."""
+    screen = Screen(stderr=True)
+    texts = TextColumn("{task.description}", markup=False)
+    columns = (texts, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=screen, transient=transient, disable=not screen.is_terminal)

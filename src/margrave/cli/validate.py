@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from margrave.cli.options import AsJson, Decimal, Delimiter, Encoding, PrivacyId, QueryOption, TableOption, text_options
-from margrave.cli.screen import console, print_json
+from margrave.cli.screen import Screen, console, print_json, print_table
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from margrave.data.fitting import AttributeFit, Fit
     from margrave.data.persons import PersonFit
 
@@ -54,18 +51,18 @@ def validate(
 def _show(found: Fit, warning: str, *, draft: bool) -> None:
     """Show the fit of each attribute on the screen."""
     screen = console()
-    screen.print(f"[bold red]{warning}[/]")
+    screen.print(warning, style="bold red")
     listing = Table()
     for name in ("attribute", "not declared", "missing", "categories without a row", "verdict"):
         listing.add_column(name, justify="right" if name in ("not declared", "missing") else "left")
     for one in found.attributes:
-        listing.add_row(*(escape(cell) for cell in _cells(one)))
-    screen.print(listing)
+        listing.add_row(*_cells(one))
+    print_table(listing)
     for one in found.attributes:
         if one.examples:
-            screen.print(f"not declared in {one.attribute.name}, for example: {', '.join(one.examples)}", markup=False)
+            screen.print(f"not declared in {one.attribute.name}, for example: {', '.join(one.examples)}")
         if one.problem:
-            screen.print(f"{one.attribute.name}: {one.problem}", markup=False)
+            screen.print(f"{one.attribute.name}: {one.problem}")
     if found.dropped:
         screen.print(f"{found.dropped:,} rows are dropped from every table")
     if found.persons is not None:
@@ -75,16 +72,16 @@ def _show(found: Fit, warning: str, *, draft: bool) -> None:
     screen.print(f"{verdict}{note}")
 
 
-def _show_persons(persons: PersonFit, screen: Console, *, dropped: bool) -> None:
+def _show_persons(persons: PersonFit, screen: Screen, *, dropped: bool) -> None:
     """Show how many rows persons have, and what a limit on them would cost."""
     screen.print(f"{persons.rows:,} rows{' are left' if dropped else ''}; at most {persons.most:,} of one person")
     listing = Table(title="rows that are left out by --contributions", title_justify="left")
     for most in persons.lost:
         listing.add_column(f"{most}", justify="right")
     listing.add_row(*(f"{share:.2%}" for share in persons.lost.values()))
-    screen.print(listing)
+    print_table(listing)
     if persons.problem:
-        screen.print(f"the privacy id: {persons.nobody:,} {persons.problem}", markup=False)
+        screen.print(f"the privacy id: {persons.nobody:,} {persons.problem}")
 
 
 def _goes(rows: int, category: str | None, *, dropped: bool = False) -> str:

@@ -7,11 +7,11 @@ The registry (github.com/opendp/deployments-registry-data) takes one YAML file f
 from __future__ import annotations
 
 import json
-import re
 from datetime import date
 from typing import Any
 
 from margrave.errors import StoreError
+from margrave.escaping import visible
 from margrave.measurements import Provenance
 from margrave.release.release import Release
 from margrave.release.rows import is_enforced, kept_rows, rows_spoken
@@ -24,8 +24,6 @@ _HEAD = """# Draft of an entry for the Differential Privacy Deployments Registry
 # Fill in what is marked TODO, check the rest, save it as a .yaml file in lower case, and propose it at
 # https://github.com/opendp/deployments-registry-data (its README says how).
 """
-# What YAML cannot hold as it is inside quotes: controls, and marks that some readers take for the end of a line.
-_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
 _PLAIN_DATE = "1900-01-01"
 _METHODS = {
     "lnn": "GReM-LNN: tables found from the measurements so that no count is negative, all agree in every sum, and "
@@ -246,8 +244,11 @@ def _items(value: object) -> list[Any]:
 
 
 def _scalar(value: object) -> str:
-    """Return a text or a number as YAML: JSON is YAML but for characters that YAML does not print."""
+    r"""Return a text or a number as YAML: JSON is YAML but for characters that YAML does not print.
+
+    Those, and others that act without being seen, are escaped; ``\x``, ``\u`` and ``\U`` mean the same in YAML.
+    """
     text = json.dumps(value, ensure_ascii=False)
     if isinstance(value, float) and "." not in text.partition("e")[0]:
         text = text.replace("e", ".0e")  # YAML takes 1e-09 for a text
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return visible(text)

@@ -8,7 +8,8 @@ summed over it, and the code there is ``_T``, SDMX's total. One row is one cell:
 
 Identifiers in SDMX are letters, digits, ``_``, ``-``, ``@`` and ``$``. The identifier of an attribute is its name in
 upper case with all else as ``_``. A category whose labels are all identifiers keeps them as codes, otherwise the codes
-are 0, 1, … in the order of domain.json; ``labels="both"`` writes the label after each. After version 2.0.0 of the
+are 0, 1, … in the order of domain.json; ``labels="both"`` writes the label after each. Codes that a spreadsheet would
+take for formulas, such as ``@A1``, are numbered too, so that no cell of the file is one. After version 2.0.0 of the
 SDMX-CSV field guide of the SDMX technical working group.
 """
 
@@ -26,6 +27,7 @@ import numpy as np
 
 from margrave.domain import Attribute, Domain
 from margrave.errors import StoreError
+from margrave.escaping import guarded
 from margrave.release.release import Release
 from margrave.release.store.names import safe_word
 from margrave.release.table import Table
@@ -46,6 +48,7 @@ _LABELS = ("id", "both")
 _CODE = re.compile(r"[A-Za-z0-9_@$-]+")
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _AGENCY = re.compile(r"[A-Za-z][A-Za-z0-9_-]*(?:\.[A-Za-z][A-Za-z0-9_-]*)*")
+_PERIOD = re.compile(r"[0-9]{4}[0-9A-Za-z:/.+-]*")
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){1,2}(?:-[A-Za-z0-9.-]+)?")
 
 
@@ -72,7 +75,7 @@ def write_sdmx(
     agency, dataflow, version
         The identifier of the data set in SDMX, ``AGENCY:DATAFLOW(VERSION)``.
     time_period
-        What the column TIME_PERIOD says, as in "2024"; without it there is no such column.
+        What the column TIME_PERIOD says, as in "2024" or "2024-Q1"; without it there is no such column.
     tables
         Which tables to write, by names of attributes, each inside a table of the workload; by default the workload.
     labels
@@ -83,6 +86,10 @@ def write_sdmx(
     structure = _structure(agency, dataflow, version)
     if labels not in _LABELS:
         raise StoreError(f"no labels {labels!r} in SDMX-CSV; give 'id' or 'both'")
+    if time_period is not None and not (isinstance(time_period, str) and _PERIOD.fullmatch(time_period)):
+        raise StoreError(
+            f"the time period is {time_period!r}; give one of SDMX, such as '2026', '2026-Q1' or '2026-01-01/P1Y'"
+        )
     domain = release.workload.domain
     chosen = _chosen(release, tables)
     columns = _Columns(domain, labels, time_period, structure)
@@ -107,7 +114,7 @@ def write_sdmx(
 def sdmx_codes(attribute: Attribute) -> Names:
     """Return the code of each category of an attribute in SDMX."""
     categories = attribute.categories
-    plain = all(_CODE.fullmatch(category) and category != TOTAL for category in categories)
+    plain = all(_CODE.fullmatch(one) and one != TOTAL and guarded(one) == one for one in categories)
     return categories if plain and len(set(categories)) == len(categories) else tuple(map(str, range(attribute.size)))
 
 

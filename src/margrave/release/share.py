@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from margrave.algebra.kernels import Floats
+from margrave.escaping import visible
 from margrave.measurements.entries import read_only, spoken
 from margrave.release import frames
 from margrave.release.interval import normal_interval
@@ -112,7 +113,7 @@ class Share:
 
     def __repr__(self) -> str:
         noun = "group" if self.values.size == 1 else "groups"
-        by = f" by {spoken(self.attributes)}" if self.attributes else ""
+        by = f" by {visible(spoken(self.attributes))}" if self.attributes else ""
         return f"Share({self.values.size:,} {noun}{by}; {self.note or 'approximate intervals'})"
 
     @property

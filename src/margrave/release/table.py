@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra.kernels import Floats
+from margrave.escaping import visible
 from margrave.measurements.entries import read_only, spoken
 from margrave.release import frames
 from margrave.release.interval import LEVEL, Interval, normal_interval
@@ -140,7 +141,7 @@ class Table:
     def __repr__(self) -> str:
         noun = "cell" if self.values.size == 1 else "cells"
         error = self.note if self.std_error is None else f"standard error {self.std_error:.4g}"
-        return f"Table({spoken(self.attributes)}, {self.values.size:,} {noun}; {error})"
+        return f"Table({visible(spoken(self.attributes))}, {self.values.size:,} {noun}; {error})"
 
     @property
     def _axes(self) -> list[frames.Axis]:

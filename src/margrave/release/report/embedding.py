@@ -2,7 +2,7 @@
 
 A page that is mailed and kept for years should stay small. So it carries the tables of one attribute, then of two, then
 of three, the smallest first, until its limit is reached; the rest stays in the folder of the release. Tables are known
-by the positions of their attributes ("0,3"), never by names: names and labels are free text.
+by the positions of their attributes ("0,3"), never by names: names and labels are free text, and are there to be shown.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from margrave.algebra.kernels import Floats
 from margrave.algebra.lattice import AttributeSet
 from margrave.domain import Domain
+from margrave.escaping import JOINERS, visible
 from margrave.release.frames import distinct
 from margrave.release.interval import quantile
 from margrave.release.release import Release
@@ -101,7 +102,7 @@ class _Box:
         if members and 2 * self._domain.cells(self._domain.names(members)) > self._room:
             return False
         attributes = list(self._domain)
-        new = {k: distinct(attributes[k].categories) for k in members if k not in self._labels}
+        new = {k: distinct(list(map(_shown, attributes[k].categories))) for k in members if k not in self._labels}
         entry = _entry(release.table(*self._domain.names(members)))
         size = _size(entry) + sum(_size(labels) for labels in new.values())
         if members and size > self._room:
@@ -114,7 +115,13 @@ class _Box:
     def attribute(self, position: int) -> dict[str, object]:
         """Return what the script knows about an attribute; its labels only if a table needs them."""
         attribute = list(self._domain)[position]
-        return {"name": attribute.name, "about": attribute.description, "labels": self._labels.get(position, ())}
+        name, about = _shown(attribute.name), _shown(attribute.description)
+        return {"name": name, "about": about, "labels": self._labels.get(position, ())}
+
+
+def _shown(text: str) -> str:
+    """Return a free text as the page shows it."""
+    return visible(text, keep=JOINERS)
 
 
 def _ranked(release: Release) -> Iterator[AttributeSet]:

@@ -1,7 +1,8 @@
 """The report: one HTML page about a release that needs no network, for readers of any kind.
 
 Text, style, script and data are put together from the files beside this module. Names and labels are free text, so they
-enter the page escaped, and the page forbids every script but its own and every connection (Content-Security-Policy).
+enter the page escaped, with marks that would turn lines around written out, and the page forbids every script but its
+own and every connection (Content-Security-Policy).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from margrave.errors import ReleaseError
+from margrave.escaping import JOINERS, visible
 from margrave.release.release import CONSISTENT, Release
 from margrave.release.report import charts, guarantee, statements
 from margrave.release.report.embedding import Embedding, as_script, embed
@@ -250,11 +252,15 @@ def _charts(findings: Findings, noun: str) -> dict[str, Markup | None]:
 
 
 def _render(content: dict[str, Any]) -> str:
-    """Return the page: the template, filled in, with every text escaped."""
+    """Return the page: the template, filled in, with every text visible and escaped."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    def shown(value: object) -> object:
+        # What is marked as HTML was made here.
+        return visible(value, keep=JOINERS) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True, finalize=shown)
     libraries, script = charts.libraries(), _file("page.js")
     return environment.from_string(_file("page.html")).render(
         **content,

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from margrave.domain import Domain
 from margrave.errors import StoreError
+from margrave.escaping import guarded
 from margrave.measurements import Provenance
 from margrave.release.rows import is_enforced, rows_spoken
 from margrave.release.store.manifest import TableEntry
@@ -121,6 +122,8 @@ def _csvw_table(domain: Domain, table: TableEntry) -> dict[str, Any]:
     keys = [_csvw_name(name, place, taken) for place, name in enumerate(table.attributes, start=1)]
     columns = [_csvw_attribute(domain, name, key) for name, key in zip(table.attributes, keys, strict=True)]
     columns += [_csvw_measure(name, table.attributes, taken) for name in MEASURES]
+    if table.csv is not None:
+        columns = [{**column, "titles": guarded(column["titles"])} for column in columns]
     schema: dict[str, Any] = {"columns": columns, "primaryKey": keys} if keys else {"columns": columns}
     kind = {} if table.csv is not None else {"dc:format": "application/vnd.apache.parquet"}
     return {"url": quote(table.csv or table.file), **kind, "dc:title": spoken(table), "tableSchema": schema}

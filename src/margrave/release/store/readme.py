@@ -1,10 +1,14 @@
-"""The page for readers of the folder of a release: README.md."""
+"""The page for readers of the folder of a release: README.md.
+
+Title, description, names and the words of a record are texts from outside, and enter the page escaped.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from margrave.domain import Domain
+from margrave.escaping import guarded, markdown, markdown_paragraphs
 from margrave.measurements import Provenance
 from margrave.release.rows import covered, kept_rows
 from margrave.release.store.manifest import TableEntry
@@ -115,12 +119,11 @@ def readme(
     interval = _ADAPTIVE if adaptive else _INTERVAL.format(covered=what)
     kept = kept_rows(domain, provenance)
     return _README.format(
-        # A line break would end the heading.
-        heading=" ".join((title or _HEADING).split()) or _HEADING,
-        description=domain.description or _DESCRIPTION,
-        privacy=privacy,
-        files="\n".join([*_listed(documents), *_tables(tables)]),
-        count=_METHODS.get(method, f"by the method {method}"),
+        heading=markdown(title or "") or _HEADING,
+        description=markdown_paragraphs(domain.description) or _DESCRIPTION,
+        privacy=markdown(privacy),
+        files="\n".join([*_listed(documents), *_tables(tables, _is_guarded(domain))]),
+        count=_METHODS.get(method, f"by the method {markdown(method)}"),
         covered=what,
         interval=f"{kept}\n\n{interval}" if kept else interval,
         first=tables[0].file,
@@ -139,11 +142,19 @@ def _listed(documents: Iterable[str]) -> list[str]:
     return [f"- `{name}`: {_DOCUMENTS.get(name, 'put here by the publisher')}" for name in sorted(documents)]
 
 
-def _tables(tables: Sequence[TableEntry]) -> list[str]:
+def _is_guarded(domain: Domain) -> bool:
+    """Tell whether some text of the domain is guarded in CSV files."""
+    # Bins and codes are numbers, and need no guard.
+    labels = (label for member in domain for label in (member.other, member.missing, *(member.labels or ())))
+    return any(isinstance(text, str) and guarded(text) != text for text in (*domain.attributes, *labels))
+
+
+def _tables(tables: Sequence[TableEntry], apostrophes: bool) -> list[str]:
     """Return a line for each table, not too many, and one about CSV if there is any."""
-    lines = [f"- `{table.file}`: {spoken(table)}" for table in tables[:_MOST_SHOWN]]
+    lines = [f"- `{table.file}`: {markdown(spoken(table))}" for table in tables[:_MOST_SHOWN]]
     if len(tables) > _MOST_SHOWN:
         lines.append(f"- … and {len(tables) - _MOST_SHOWN:,} more, listed in `manifest.json`")
     if tables[0].csv is not None:
-        lines.append(f"- `{tables[0].csv}` and so on: the same tables as CSV")
+        guard = "; a text that a spreadsheet would take for a formula has an apostrophe in front" if apostrophes else ""
+        lines.append(f"- `{tables[0].csv}` and so on: the same tables as CSV{guard}")
     return lines

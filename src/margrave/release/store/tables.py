@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from margrave.algebra.kernels import Floats
 from margrave.domain import Domain
+from margrave.escaping import guarded
 from margrave.release.frames import distinct
 from margrave.release.store.damage import damage
 
@@ -57,14 +58,16 @@ def write_parquet(table: pa.Table, file: Path, note: Mapping[str, object]) -> No
 
 
 def write_csv(table: pa.Table, file: Path) -> None:
-    """Write a table in long form to a CSV file in UTF-8; numbers so that they can be read back exactly."""
-    import pyarrow as pa
+    """Write a table in long form to a CSV file in UTF-8; numbers so that they can be read back exactly.
+
+    Labels and names of columns are guarded, so that no spreadsheet computes with them; numbers are numbers.
+    """
     import pyarrow.csv
 
     attributes, _ = _columns(table)
-    for place, name in enumerate(attributes):
-        table = table.set_column(place, name, table.column(place).cast(pa.string()))
-    pyarrow.csv.write_csv(table, file)
+    for place in range(len(attributes)):
+        table = table.set_column(place, table.field(place).name, _guarded_labels(table.column(place)))
+    pyarrow.csv.write_csv(table.rename_columns([guarded(name) for name in table.column_names]), file)
 
 
 def read_counts(file: Path, domain: Domain, names: Names, *, negative: bool) -> Floats:
@@ -96,6 +99,15 @@ def read_counts(file: Path, domain: Domain, names: Names, *, negative: bool) -> 
     if not negative and (counts < 0).any():
         raise damage(f"{file} is damaged: a count is negative, which its method rules out")
     return counts.reshape(shape)
+
+
+def _guarded_labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of categories as texts for a CSV file; each category is looked at once, not each cell."""
+    import pyarrow as pa
+
+    codes = column.combine_chunks()
+    labels = pa.array([guarded(label) for label in codes.dictionary.to_pylist()], pa.string())
+    return pa.chunked_array([labels.take(codes.indices)])
 
 
 def _columns(table: pa.Table) -> tuple[list[str], dict[str, str]]:
