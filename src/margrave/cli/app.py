@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(run(words))
 
 
-def run(words: list[str], commands: typer.Typer = app) -> int:
+def run(words: list[str], commands: typer.Typer | None = None) -> int:
     """Run a command line and return its exit code; errors have been shown.
 
     Parameters
@@ -79,11 +79,13 @@ def run(words: list[str], commands: typer.Typer = app) -> int:
     words
         The words after the name of the program.
     commands
-        What they choose from: the commands of margrave, or those of a program beside it.
+        What they choose from; the commands of margrave by default.
     """
     try:
         # People put it last; it belongs to the command line as a whole.
-        outcome = commands([word for word in words if word != "--debug"], standalone_mode=False)
+        outcome = (app if commands is None else commands)(
+            [word for word in words if word != "--debug"], standalone_mode=False
+        )
         if outcome == _INTERRUPTED:  # typer turns Ctrl-C into this code and says nothing
             raise KeyboardInterrupt
         return outcome if isinstance(outcome, int) else 0
