@@ -42,7 +42,7 @@ from margrave.mechanisms import scalable_mwem as mwem
 from margrave.mechanisms.gaussian_marginals import gaussian_marginals, marginal_cost
 from margrave.mechanisms.residual_planner import measure
 from margrave.mechanisms.scalable_mwem import GRID_BITS, _RunningEstimate, scalable_mwem
-from margrave.mechanisms.spending import count_and_charge
+from margrave.mechanisms.spending import spending
 from margrave.planning.plan import plan
 from margrave.privacy.budget import Budget
 from margrave.privacy.ledger import Ledger
@@ -683,7 +683,7 @@ def test_what_is_no_source_is_refused_without_a_look_inside(run, source):
 def test_only_what_counts_is_counted():
     layout = Layout.of(DOMAIN.shape, PAIRS.positions)
     with pytest.raises(DataError, match="a Frame is no source of counts; open it by open_source"):
-        count_and_charge(Frame(), DOMAIN, layout, BUDGET, ledger=None, purpose="none")
+        spending(Frame(), PAIRS, layout, BUDGET, ledger=None, purpose="none").__enter__()
 
 
 # --- bad input -------------------------------------------------------------------------------------------------
