@@ -34,7 +34,7 @@ VARIANCES = dict.fromkeys(WORKLOAD, 100)
 
 
 class SignallingSampler(ScriptedSampler):
-    """Draws zeros, slowly; sends a signal to the main thread at the named draws, and waits for its notice if told to."""
+    """Draws zeros, slowly; signals the main thread at the named draws, and waits for its notice if told to."""
 
     def __init__(self, at=(), number=signal.SIGINT, seconds=0.0, noticed=None):
         super().__init__()

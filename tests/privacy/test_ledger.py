@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from margrave.errors import BudgetError, BudgetRefusedError, LedgerError
 from margrave.privacy import ledger_file
-from margrave.privacy.budget import Budget
+from margrave.privacy.budget import Budget, shown_epsilon
 from margrave.privacy.ledger import Ledger
 from margrave.privacy.ledger_file import _sealed, torn_amount
 
@@ -378,9 +378,10 @@ def test_the_balance_states_the_epsilon_of_each_amount_and_that_they_do_not_add_
     for rho in (balance.cap, balance.spent, balance.left):
         assert balance.epsilon(rho) == Budget.zcdp(rho=rho).epsilon(1e-6)
     assert balance.epsilon(balance.spent) + balance.epsilon(balance.left) > balance.epsilon(balance.cap)
+    spent, cap, left = (shown_epsilon(balance.epsilon(rho)) for rho in (balance.spent, balance.cap, balance.left))
     assert str(balance) == (
-        f"spent ρ = 0.25 (ε = {balance.epsilon(balance.spent):.4g}), cap ρ = 1 (ε = {balance.epsilon(balance.cap):.4g})"
-        f", left ρ = 0.75 (ε = {balance.epsilon(balance.left):.4g}), each ε at δ = 1e-06; ρ adds up, these ε do not"
+        f"spent ρ = 0.25 (ε = {spent}), cap ρ = 1 (ε = {cap}), left ρ = 0.75 (ε = {left}), each ε at δ = 1e-06; "
+        "ρ adds up, these ε do not"
     )
     assert ledger.balance(1e-9).delta == 1e-9
     assert balance.epsilon(Fraction(1, 10**120)) == 0.0  # too little to state, not too little to show

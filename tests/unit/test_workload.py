@@ -359,3 +359,13 @@ def test_the_count_of_largest_tables_must_be_a_positive_whole_number(count):
 )
 def test_the_repr_counts_tables_and_cells(sets, text):
     assert repr(Workload(SURVEY, sets)) == text
+
+
+def test_the_fingerprint_is_of_the_tables_and_their_weights():
+    sets = [("age",), ("sex", "region")]
+    workload = Workload(SURVEY, sets)
+    # Pinned: ledgers keep it, so it must never change.
+    assert workload.fingerprint == "b4db6a56b09e3796bd42ffb46e7268264c1dc11926a975b503861e1a5bf10231"
+    assert Workload(SURVEY, sets[::-1]).fingerprint == workload.fingerprint
+    assert Workload(SURVEY, sets, weights=[1, 2]).fingerprint != workload.fingerprint
+    assert Workload(SURVEY, [("age",), ("sex",), ("region",)]).fingerprint != workload.fingerprint

@@ -108,11 +108,11 @@ def repair(
 
 def _print_balance(balance: Balance) -> None:
     """Print cap, spending and remainder, each as ρ and as ε of that ρ."""
-    from margrave.privacy.budget import spoken_rho
+    from margrave.privacy.budget import shown_epsilon, spoken_rho
 
     screen = console()
     for word, rho in (("cap", balance.cap), ("spent", balance.spent), ("left", balance.left)):
-        epsilon = f"ε = {balance.epsilon(rho):.4g} at δ = {balance.delta:g}"
+        epsilon = f"ε = {shown_epsilon(balance.epsilon(rho))} at δ = {balance.delta:g}"
         screen.print(f"{word:>6}: {spoken_rho(rho)}, by itself {epsilon}")
     screen.print(
         "ρ adds up from charge to charge. These ε do not add up: two charges of ε = 1 are less than ε = 2 together."

@@ -131,17 +131,19 @@ def _measure(planned: Plan, source: Data, ledger: Ledger | None, keeper: Keeper,
 
 def _interrupted(planned: Plan, *, charged: bool) -> str:
     """Return what a run that was interrupted has cost."""
-    return f"interrupted; {planned.budget!r} is charged" if charged else "interrupted; nothing was charged"
+    from margrave.privacy.budget import spoken_budget
+
+    return f"interrupted; {spoken_budget(planned.budget)} is charged" if charged else "interrupted; nothing was charged"
 
 
 def _beginning(ledger: Ledger, delta: float) -> str:
     """Return the sentence for a ledger that is not there yet: one that was moved would start again at zero."""
-    from margrave.privacy.budget import spoken_rho
+    from margrave.privacy.budget import Budget, spoken_budget
 
-    epsilon = ledger.balance(delta).epsilon(ledger.cap)
     return (
-        f"ledger: a new ledger is begun, {ledger.path}, with the cap {spoken_rho(ledger.cap)} (ε = {epsilon:.4g} at "
-        f"δ = {delta:g}). If this table has a ledger elsewhere, stop now (Ctrl-C) and name that file."
+        f"ledger: a new ledger is begun, {ledger.path}, with the cap "
+        f"{spoken_budget(Budget.zcdp(rho=ledger.cap, delta=delta))}. If this table has a ledger elsewhere, stop now "
+        "(Ctrl-C) and name that file."
     )
 
 

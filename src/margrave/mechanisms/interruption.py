@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from margrave.privacy.budget import Budget, spoken_rho
+from margrave.privacy.budget import Budget, spoken_budget
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SPOKEN = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
@@ -41,7 +41,7 @@ class Deferral:
     """
 
     def __init__(self, budget: Budget) -> None:
-        self._amount = f"{spoken_rho(budget.rho)} (ε = {budget.epsilon():.4g} at δ = {budget.delta:g})"
+        self._amount = spoken_budget(budget)
         self._waiting: int | None = None
         self._since = 0.0
         self._charged = False

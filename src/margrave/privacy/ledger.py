@@ -42,6 +42,7 @@ from margrave.privacy.budget import (
     Number,
     exact_number,
     positive_number,
+    shown_epsilon,
     shown_fraction,
     shown_value,
     spoken_rho,
@@ -94,7 +95,7 @@ class Balance:
 
     def __str__(self) -> str:
         named = (("spent", self.spent), ("cap", self.cap), ("left", self.left))
-        words = ", ".join(f"{word} {spoken_rho(rho)} (ε = {self.epsilon(rho):.4g})" for word, rho in named)
+        words = ", ".join(f"{word} {spoken_rho(rho)} (ε = {shown_epsilon(self.epsilon(rho))})" for word, rho in named)
         return f"{words}, each ε at δ = {self.delta:g}; ρ adds up, these ε do not"
 
 
