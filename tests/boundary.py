@@ -43,7 +43,10 @@ class WitnessLedger:
         self.events.append("check")
         return True
 
-    def charge(self, budget, purpose):
+    def require_domain(self, fingerprint):
+        pass
+
+    def charge(self, budget, purpose, **details):
         self.events.append("charge")
         self.charged.append((budget.rho, purpose))
 

@@ -15,6 +15,7 @@ the files of `margrave.dictionaries`. A codebook that was drafted from a table b
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -154,6 +155,15 @@ class Domain:
     def shape(self) -> tuple[int, ...]:
         """The sizes of the attributes, in order."""
         return tuple(member.size for member in self._members)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256, in hexadecimal, of all that is declared: names, values and policies, in order; not of descriptions.
+
+        Two domains with one fingerprint count the same table alike. A ledger knows a data set's domain by it.
+        """
+        entries = [{**_codebook_entry(member), "description": None} for member in self]
+        return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
 
     def positions(self, names: Iterable[str]) -> tuple[int, ...]:
         """Return where the named attributes stand in the domain: ascending, each once."""

@@ -66,8 +66,12 @@ def measure_residuals(layout: Layout, counts: Integers, noise: Sequence[Fraction
     # The largest first, so that no thread is left with a large one at the end.
     by_size = np.argsort(-np.diff(offset), kind="stable").tolist()
     with ThreadPoolExecutor(thread_count()) as pool:
-        for _ in pool.map(one, by_size):
-            pass
+        try:
+            for _ in pool.map(one, by_size):
+                pass
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # whoever ends the run at once does not wait for the other tables
+            raise
     return transform.center(layout, noisy, out=noisy)
 
 

@@ -6,7 +6,9 @@ the empty set for the total. The sets stand in canonical order: by number of att
 
 from __future__ import annotations
 
+import hashlib
 import heapq
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -146,7 +148,13 @@ class Workload:
         ranked = heapq.nlargest(count, range(len(self)), key=self._cells_of_each.__getitem__)
         return tuple(self.sets[index] for index in ranked)
 
-    def require_memory(self, arrays: float, purpose: str) -> None:
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256, in hexadecimal, of the tables, by name, and of their weights."""
+        tables = [[list(names), weight] for names, weight in zip(self.sets, self.weights.tolist(), strict=True)]
+        return hashlib.sha256(json.dumps(tables).encode()).hexdigest()
+
+    def require_memory(self, arrays: float, purpose: str, *, beside: int = 0) -> None:
         """Raise `MemoryLimitError`, before anything is allocated, if the machine cannot hold so many copies.
 
         Parameters
@@ -155,10 +163,12 @@ class Workload:
             How many arrays of the size of all tables together the work holds at once.
         purpose
             What they are for, as in "reconstruction of 364 tables".
+        beside
+            Bytes that will be held beside them by then, and are not held yet.
         """
         named = [(" × ".join(names) or "total", 8 * self.domain.cells(names)) for names in self.largest(3)]
         advice = "leave these out (Workload.filter), ask for fewer attributes a table, or use a larger machine"
-        require_memory(math.ceil(arrays * self.bytes), purpose, named, advice=advice)
+        require_memory(math.ceil(arrays * self.bytes) + beside, purpose, named, advice=advice)
 
     def __len__(self) -> int:
         return len(self.positions)

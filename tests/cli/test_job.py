@@ -2,6 +2,7 @@
 
 from dataclasses import fields
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -117,12 +118,16 @@ def test_a_ledger_begins_with_a_cap_and_goes_on_without(tmp_path):
     assert Job().open_ledger() is None
     with pytest.raises(JobError, match="there is no ledger"):
         Job(ledger=file).open_ledger()
-    assert Job(ledger=file, cap_rho=0.5).open_ledger().cap == Fraction(1, 2)
+    begun = Job(ledger=file, cap_rho=0.5, title="Survey", out="out").open_ledger()
+    assert (begun.cap, Path(file).exists()) == (Fraction(1, 2), False)
+    assert dict(begun.charge("0.1", "x").details) == {"title": "Survey", "release": str(Path("out").absolute())}
     assert Job(ledger=file).open_ledger().cap == Fraction(1, 2)
     with pytest.raises(LedgerError, match="a cap is fixed when a ledger begins"):
         Job(ledger=file, cap_rho=0.6).open_ledger()
     with pytest.raises(JobError, match="a cap is given and no ledger"):
         Job(cap_rho=0.5).open_ledger()
+    with pytest.raises(JobError, match="--ledger-any-domain is given and no ledger; name its file with --ledger"):
+        Job(ledger_any_domain=True).open_ledger()
     with pytest.raises(JobError, match="--cap-epsilon needs --delta"):
         Job(ledger=file, cap_epsilon=1.0).open_ledger()
 

@@ -153,7 +153,7 @@ def test_a_table_that_does_not_fit_is_refused_and_nothing_is_charged(survey):
     assert done.returncode == 2
     assert "secret-value" not in done.stderr + done.stdout
     assert "'sex'" in done.stderr
-    assert Ledger(survey / "people.ledger").spent == 0
+    assert not (survey / "people.ledger").exists()
 
 
 def test_an_existing_folder_is_refused_before_anything_is_spent(published):
@@ -205,7 +205,7 @@ def test_a_full_disk_leaves_no_half_release_and_keeps_what_was_paid_for(survey):
     done = release(survey, *options, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)))
     assert done.returncode == 2
     assert "cannot be written" in done.stderr
-    assert "release.measurements.npz … goes on from them" in done.stderr
+    assert "margrave reconstruct release.measurements.npz --kway 2 --method lnn --out release" in done.stderr
     assert not (survey / "release").exists()
     assert len(Ledger(survey / "people.ledger").entries()) == 1
     kept = survey / "release.measurements.npz"

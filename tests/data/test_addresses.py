@@ -2,10 +2,11 @@
 
 import traceback
 
+import pyarrow as pa
 import pytest
 
 from margrave.algebra.layout import Layout
-from margrave.data.addresses import split_url
+from margrave.data.addresses import split_url, without_credentials
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError
@@ -88,3 +89,38 @@ def test_keys_that_come_late_and_values_that_are_no_objects(tmp_path):
     (tmp_path / "mixed.ndjson").write_text('{"x": 1}\n3\n{"x": 1}\n')
     with pytest.raises(DataError, match=r"^the file could not be read and counted"):
         counted(tmp_path / "mixed.ndjson")
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("postgresql://me:hunter2@db.example:5432/survey/people", "postgresql://db.example:5432/survey/people"),
+        ("postgres://me@db/survey?password=hunter2&sslmode=require#x", "postgres://db/survey"),
+        ("postgresql:///survey?host=/tmp/sockets", "postgresql:///survey"),
+        ("postgresql://me:a@hunter2@db/survey", "postgresql://db/survey"),
+        ("postgresql://me:hunt/er2@db/survey", "postgresql://(not shown: it may hold a password)"),
+        ("postgresql://me:hunt?er2@db/survey", "postgresql://(not shown: it may hold a password)"),
+        ("postgresql://me:hunt#er2@db/survey", "postgresql://(not shown: it may hold a password)"),
+        ("postgresql://me:hun[ter2@db/survey", "(not shown: it may hold a password)"),
+    ],
+)
+def test_the_address_for_the_ledger_has_no_credentials(url, address):
+    assert without_credentials(url) == address
+    assert "hunt" not in address
+
+
+def test_what_the_ledger_is_told_of_a_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def named(source, **options):
+        return open_source(Data(source, **options), CODE, contributions=1).named
+
+    assert named("people.csv") == {"address": str(tmp_path / "people.csv")}
+    assert named("waves/*.parquet") == {"address": str(tmp_path / "waves/*.parquet")}
+    assert named("x.duckdb", query="SELECT 1 AS x") == {"address": str(tmp_path / "x.duckdb"), "query": "SELECT 1 AS x"}
+    assert named("postgresql://me:hunter2@db/survey", table="people") == {
+        "address": "postgresql://db/survey",
+        "table": "people",
+    }
+    assert named("host=db password=hunter2 dbname=x.csv") == {"address": "(not shown: it may hold a password)"}
+    assert named(pa.table({"x": [0, 1]})) == {"address": "Arrow table"}

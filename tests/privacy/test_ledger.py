@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from margrave.errors import BudgetError, BudgetRefusedError, LedgerError
 from margrave.privacy import ledger_file
-from margrave.privacy.budget import Budget
+from margrave.privacy.budget import Budget, shown_epsilon
 from margrave.privacy.ledger import Ledger
 from margrave.privacy.ledger_file import _sealed, torn_amount
 
@@ -116,6 +116,7 @@ def test_a_refusal_by_a_hair_explains_floats(path):
 def test_the_cap_is_a_rho_or_a_budget_and_stays_what_it_was(path):
     budget = Budget.approx(epsilon=1, delta=1e-9)
     assert Ledger(path, cap=budget).cap == budget.rho
+    Ledger(path, cap=budget).charge("0.001", "x")
     assert Ledger(path, cap=budget.rho).cap == Ledger(path).cap == budget.rho
     with refused("not ρ = 2; a cap is fixed when a ledger begins: leave the cap out or give the same"):
         Ledger(path, cap=2)
@@ -209,7 +210,7 @@ def test_a_process_killed_at_any_moment_never_leaves_less_than_it_was_told(path)
         time.sleep(0.004 * (turn % 5) + 0.001 * turn)
         process.send_signal(signal.SIGKILL)
         told = [int(line) for line in process.communicate()[0].split("\n")[:-1]]
-        ledger = Ledger(path)
+        ledger = Ledger(path, cap=10**6)
         if ledger.torn:
             ledger.repair()
         charged = max([charged, *told])
@@ -268,7 +269,8 @@ def test_a_charge_is_on_disk_before_it_returns(path, monkeypatch):
     if not Path("/proc/self/fd").exists() or hasattr(ledger_file._file_locks(), "F_FULLFSYNC"):
         pytest.skip("looks at /proc to see which file was synced")
     ledger = Ledger(path, cap=1)
-    assert [Path(name).suffix for name in synced[:-1]] == [".draft"]
+    ledger.charge("0.1", "x")
+    assert Path(synced[-2]).suffix == ".draft"
     assert synced[-1] == str(path.parent)
     ledger.charge("0.1", "x")
     assert synced[-1] == str(path)
@@ -282,6 +284,109 @@ def test_macos_is_asked_for_its_stronger_sync(ledger, monkeypatch):
     monkeypatch.setattr(fcntl, "fcntl", lambda file, what: asked.append(what))
     ledger.charge("0.01", "x")
     assert asked == [51]
+
+
+# Beginning
+
+
+def test_a_ledger_is_begun_by_its_first_charge_and_not_before(path):
+    ledger = Ledger(path, cap=1)
+    assert (ledger.is_new, ledger.cap, ledger.spent, ledger.remaining, ledger.entries()) == (True, 1, 0, 1, ())
+    assert (ledger.torn, ledger.check(1), ledger.check("1.01")) == (None, True, False)
+    assert repr(ledger) == f"Ledger('{path}', cap ρ = 1: not begun yet)"
+    with refused("refuses ρ = 2: 0 of the cap 1 is spent, 1 remains", BudgetRefusedError):
+        ledger.charge(2, "too much")
+    with refused("the purpose of a charge must be a text"):
+        ledger.charge("0.1", "")
+    assert list(path.parent.iterdir()) == []
+    assert ledger.charge("0.1", "first").number == 1
+    assert (ledger.is_new, ledger.charge("0.1", "second").number) == (False, 2)
+    assert (Ledger(path).cap, Ledger(path).spent) == (1, Fraction(1, 5))
+
+
+def test_two_that_begin_one_ledger_make_one_and_the_second_needs_the_same_cap(path):
+    first, second, other = Ledger(path, cap=1), Ledger(path, cap=1), Ledger(path, cap=2)
+    first.charge("0.5", "first")
+    assert second.charge("0.25", "second").number == 2
+    with refused("has the cap ρ = 1 (exactly 1/1), not ρ = 2; a cap is fixed when a ledger begins"):
+        other.charge("0.1", "x")
+    assert first.spent == Fraction(3, 4)
+
+
+def test_a_ledger_that_is_begun_between_look_and_link_is_continued(path, monkeypatch):
+    ledger, link = Ledger(path, cap=1), os.link
+
+    def late(draft, target):
+        monkeypatch.undo()
+        Ledger(path, cap=1).charge("0.5", "somebody else")
+        link(draft, target)
+
+    monkeypatch.setattr(os, "link", late)
+    assert (ledger.charge("0.25", "mine").number, ledger.spent) == (2, Fraction(3, 4))
+    assert not list(path.parent.glob(".*.draft"))
+
+
+def test_a_ledger_can_be_begun_without_a_charge_and_only_once(path):
+    assert (Ledger.create(path, cap="0.5").cap, Ledger(path).entries()) == (Fraction(1, 2), ())
+    with refused("is there already; a ledger is never begun anew: name another file"):
+        Ledger.create(path, cap=1)
+    with refused("cannot begin ledger"):
+        Ledger.create(path.parent / "none" / "x.ledger", cap=1)
+
+
+# What was measured
+
+
+def test_a_ledger_that_names_a_domain_refuses_another_unless_asked(path):
+    Ledger(path, cap=1).charge("0.1", "in the old days, without a domain")
+    ledger = Ledger(path)
+    ledger.require_domain("a" * 64)
+    ledger.charge("0.1", "x", domain="a" * 64)
+    ledger.require_domain("a" * 64)
+    text = "is charged for the domain aaaaaaaaaaaa… and this table has the domain bbbbbbbbbbbb…; nothing was read or"
+    with refused(text):
+        ledger.require_domain("b" * 64)
+    with refused("if these are the same people, say so with any_domain=True (--ledger-any-domain)"):
+        ledger.charge("0.1", "x", domain="b" * 64)
+    assert ledger.spent == Fraction(1, 5)
+    ledger.charge("0.1", "whoever names no domain is taken at his word")
+    Ledger(path, any_domain=True).charge("0.1", "x", domain="b" * 64)
+    # Once it was asked for, both are known.
+    assert ledger.charge("0.1", "x", domain="b" * 64).number == ledger.charge("0.1", "x", domain="a" * 64).number - 1
+    with refused("any_domain is 'yes'; give True or False"):
+        Ledger(path, any_domain="yes")
+
+
+def test_notes_go_into_every_charge(path):
+    ledger = Ledger(path, cap=1, notes={"title": "Survey"})
+    ledger.charge("0.1", "x", tables=3)
+    ledger.charge("0.1", "y", title="another")
+    assert [dict(entry.details) for entry in Ledger(path).entries()] == [
+        {"title": "Survey", "tables": 3},
+        {"title": "another"},
+    ]
+    with refused("detail 'title' of a charge must be a text or a finite number, got NoneType"):
+        Ledger(path, notes={"title": None})
+
+
+def test_the_balance_states_the_epsilon_of_each_amount_and_that_they_do_not_add_up(path):
+    ledger = Ledger(path, cap=1)
+    assert (ledger.balance().delta, ledger.balance().epsilon(Fraction(0))) == (1e-9, 0.0)
+    ledger.charge("0.25", "x", delta=1e-6)
+    balance = ledger.balance()
+    assert (balance.cap, balance.spent, balance.left, balance.delta) == (1, Fraction(1, 4), Fraction(3, 4), 1e-6)
+    for rho in (balance.cap, balance.spent, balance.left):
+        assert balance.epsilon(rho) == Budget.zcdp(rho=rho).epsilon(1e-6)
+    assert balance.epsilon(balance.spent) + balance.epsilon(balance.left) > balance.epsilon(balance.cap)
+    spent, cap, left = (shown_epsilon(balance.epsilon(rho)) for rho in (balance.spent, balance.cap, balance.left))
+    assert str(balance) == (
+        f"spent ρ = 0.25 (ε = {spent}), cap ρ = 1 (ε = {cap}), left ρ = 0.75 (ε = {left}), each ε at δ = 1e-06; "
+        "ρ adds up, these ε do not"
+    )
+    assert ledger.balance(1e-9).delta == 1e-9
+    assert balance.epsilon(Fraction(1, 10**120)) == 0.0  # too little to state, not too little to show
+    with refused("delta must be above 0 and below 1", BudgetError):
+        ledger.balance(2)
 
 
 # Torn lines
@@ -417,7 +522,7 @@ def test_lines_cut_off_the_end_are_found_by_whoever_saw_them(ledger):
 
 def test_another_ledger_in_the_place_is_found(ledger):
     ledger.path.unlink()
-    Ledger(ledger.path, cap=1)
+    Ledger.create(ledger.path, cap=1)
     with refused("no longer holds the 3 charges"):
         ledger.charge("0.01", "x")
 

@@ -42,7 +42,7 @@ from margrave.mechanisms import scalable_mwem as mwem
 from margrave.mechanisms.gaussian_marginals import gaussian_marginals, marginal_cost
 from margrave.mechanisms.residual_planner import measure
 from margrave.mechanisms.scalable_mwem import GRID_BITS, _RunningEstimate, scalable_mwem
-from margrave.mechanisms.spending import count_and_charge
+from margrave.mechanisms.spending import spending
 from margrave.planning.plan import plan
 from margrave.privacy.budget import Budget
 from margrave.privacy.ledger import Ledger
@@ -683,7 +683,7 @@ def test_what_is_no_source_is_refused_without_a_look_inside(run, source):
 def test_only_what_counts_is_counted():
     layout = Layout.of(DOMAIN.shape, PAIRS.positions)
     with pytest.raises(DataError, match="a Frame is no source of counts; open it by open_source"):
-        count_and_charge(Frame(), DOMAIN, layout, BUDGET, ledger=None, purpose="none")
+        spending(Frame(), PAIRS, layout, BUDGET, ledger=None, purpose="none").__enter__()
 
 
 # --- bad input -------------------------------------------------------------------------------------------------
@@ -889,3 +889,26 @@ def test_a_delta_that_rounds_to_one_is_refused_before_anything_is_read():
     with pytest.raises(BudgetError, match="delta must be above 0 and below 1"):
         by_plan(source, budget, ledger=ledger)
     assert source.events == ledger.events == []
+
+
+@every_mechanism
+def test_the_ledger_is_told_what_was_measured(run, tmp_path):
+    ledger = Ledger(tmp_path / "ledger", cap=10, notes={"title": "A survey"})
+    noisy = run(CountsSource(recognisable()), ledger=ledger)
+    (entry,) = ledger.entries()
+    assert (noisy.provenance.ledger_entry, noisy.provenance.ledger_hash) == (1, entry.hash)
+    assert (entry.details["domain"], entry.details["title"]) == (DOMAIN.fingerprint, "A survey")
+    assert entry.details["workload"].startswith("Workload(")
+    assert entry.details["epsilon"] == noisy.provenance.epsilon
+    assert run(CountsSource(recognisable())).provenance.ledger_entry is None
+
+
+@every_mechanism
+def test_another_domain_is_refused_before_the_table_is_read(run, tmp_path):
+    Ledger(tmp_path / "ledger", cap=10).charge("0.1", "before", domain="0" * 64)
+    source = CountsSource(recognisable())
+    with pytest.raises(LedgerError, match="nothing was read or charged: one ledger is for one data set"):
+        run(source, ledger=Ledger(tmp_path / "ledger"))
+    assert source.events == []
+    run(source, ledger=Ledger(tmp_path / "ledger", any_domain=True))
+    assert len(Ledger(tmp_path / "ledger").entries()) == 2

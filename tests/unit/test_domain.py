@@ -559,3 +559,22 @@ def test_every_pair_of_kinds_survives_the_file(tmp_path):
         path = tmp_path / f"{place}.json"
         Domain(pair).write(path)
         assert Domain.read(path) == Domain(pair)
+
+
+def test_the_fingerprint_is_of_what_is_declared_and_not_of_the_words_for_it():
+    # Pinned: ledgers keep it, so it must never change.
+    assert SURVEY.fingerprint == "bdcc1269956e6124f8f7b6cfaaf24429e26788e81c0919d1552f6bdf5273c9fc"
+    members = list(SURVEY)
+    reworded = [Attribute("age", cuts=(18, 65), description="in years"), *members[1:]]
+    assert Domain(reworded, description="other words").fingerprint == SURVEY.fingerprint
+    assert Domain(members, draft="a draft").fingerprint == SURVEY.fingerprint
+    others = [
+        members[::-1],
+        members[:2],
+        [*members[:2], Attribute("region", size=18)],
+        [*members[:2], Attribute("region", size=17, outside="drop")],
+        [members[0], Attribute("sex", labels=("M", "F")), members[2]],
+        [Attribute("age", cuts=(18, 66)), *members[1:]],
+        [Attribute("Age", cuts=(18, 65)), *members[1:]],
+    ]
+    assert len({SURVEY.fingerprint, *(Domain(other).fingerprint for other in others)}) == 1 + len(others)

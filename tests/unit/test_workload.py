@@ -368,3 +368,13 @@ def test_a_table_that_names_an_attribute_twice_is_refused():
         Workload(SURVEY, [("sex", "age")], weights={("sex", "age", "sex"): 2.0})
     # A generator is used up by looking at it once.
     assert Workload(SURVEY, [(name for name in ("sex", "age"))]).sets == (("age", "sex"),)
+
+
+def test_the_fingerprint_is_of_the_tables_and_their_weights():
+    sets = [("age",), ("sex", "region")]
+    workload = Workload(SURVEY, sets)
+    # Pinned: ledgers keep it, so it must never change.
+    assert workload.fingerprint == "b4db6a56b09e3796bd42ffb46e7268264c1dc11926a975b503861e1a5bf10231"
+    assert Workload(SURVEY, sets[::-1]).fingerprint == workload.fingerprint
+    assert Workload(SURVEY, sets, weights=[1, 2]).fingerprint != workload.fingerprint
+    assert Workload(SURVEY, [("age",), ("sex",), ("region",)]).fingerprint != workload.fingerprint

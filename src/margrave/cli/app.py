@@ -51,8 +51,9 @@ def options(
         typer.echo(context.get_help())
 
 
-for command in (demo, domain, validate, plan, release, reconstruct, query, report, export, ledger):
+for command in (demo, domain, validate, plan, release, reconstruct, query, report, export):
     app.command()(command)
+app.add_typer(ledger)
 
 
 def main(arguments: list[str] | None = None) -> None:

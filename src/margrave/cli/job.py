@@ -17,6 +17,7 @@ Paths are relative to the folder of the job file. An option that is given on the
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -59,6 +60,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "ledger": (str,),
     "cap_epsilon": (float, int),
     "cap_rho": (float, int),
+    "ledger_any_domain": (bool,),
     "out": (str,),
     "overwrite": (bool,),
     "csv": (bool,),
@@ -86,8 +88,8 @@ class Job:
         The most rows of one person.
     objective, method
         How to plan and how to reconstruct.
-    ledger, cap_epsilon, cap_rho
-        The ledger, and the cap that it begins with.
+    ledger, cap_epsilon, cap_rho, ledger_any_domain
+        The ledger, the cap that it begins with, and whether it may be charged for another domain than before.
     out, overwrite, csv, report, title
         The folder to write, and what goes into it.
     """
@@ -115,6 +117,7 @@ class Job:
     ledger: str | None = None
     cap_epsilon: float | None = None
     cap_rho: float | None = None
+    ledger_any_domain: bool | None = None
     out: str | None = None
     overwrite: bool | None = None
     csv: bool | None = None
@@ -185,7 +188,7 @@ class Job:
 
     def budget(self) -> Budget:
         """Return what may be spent."""
-        return _budget(self.epsilon, self.rho, self.delta, "")
+        return budget_of(self.epsilon, self.rho, self.delta, "")
 
     def plan(self, workload: Workload) -> Plan:
         """Make the plan; by default for the method that will be used."""
@@ -203,30 +206,45 @@ class Job:
         options = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return Data(self.need("data"), **options, **text_options(self.delimiter, self.encoding, self.decimal))
 
+    def workload_options(self) -> list[str]:
+        """Return the words of the command line that ask for the same tables again."""
+        words = [word for names in self.tables or () for word in ("--tables", ",".join(names))]
+        for name in ("kway", "up_to", "max_cells"):
+            value = getattr(self, name)
+            words += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
+        return words
+
     def open_ledger(self) -> Ledger | None:
-        """Open the ledger, or begin it with the cap that was given."""
+        """Open the ledger; one that is not there yet will be begun, with the cap that was given, by its first charge.
+
+        What the ledger's entry says of a release, its folder and its title, is taken from the job.
+        """
         from margrave.privacy.ledger import Ledger
 
         capped = self.cap_epsilon is not None or self.cap_rho is not None
         if self.ledger is None:
             if capped:
                 raise JobError("a cap is given and no ledger; name its file with --ledger")
+            if self.ledger_any_domain:
+                raise JobError("--ledger-any-domain is given and no ledger; name its file with --ledger")
             return None
         if not capped and not Path(self.ledger).exists():
             raise JobError(
                 f"there is no ledger {self.ledger}; to begin one give its cap for the life of the data set, "
                 "--cap-epsilon (at --delta) or --cap-rho"
             )
-        cap = _budget(self.cap_epsilon, self.cap_rho, self.delta, "cap-") if capped else None
+        cap = budget_of(self.cap_epsilon, self.cap_rho, self.delta, "cap-") if capped else None
         asked = None if self.epsilon is None and self.rho is None else self.budget()
         if cap is not None and asked is not None and asked.rho > cap.rho and not Path(self.ledger).exists():
             raise BudgetRefusedError(
                 f"{asked!r} is asked for and the cap is {cap!r}; no ledger was begun and nothing was read: ask for less"
             )
-        return Ledger(self.ledger, cap)
+        release = None if self.out is None else os.path.abspath(self.out)  # noqa: PTH100 — links are kept
+        notes = {name: text for name, text in (("title", self.title), ("release", release)) if text is not None}
+        return Ledger(self.ledger, cap, any_domain=bool(self.ledger_any_domain), notes=notes)
 
 
-def _budget(epsilon: float | None, rho: float | None, delta: float | None, prefix: str) -> Budget:
+def budget_of(epsilon: float | None, rho: float | None, delta: float | None, prefix: str) -> Budget:
     """Return the budget of ε and δ, or of ρ, whichever was given."""
     from margrave.privacy.budget import Budget
 

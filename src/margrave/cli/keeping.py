@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
@@ -67,3 +69,35 @@ def keep(noisy: Measurements, file: Path) -> Path:
         file = Path(mkdtemp(prefix="margrave-")) / f"kept{_ENDING}"
         noisy.save(file)
     return file
+
+
+class Keeper:
+    """Saves what a mechanism hands over, stage after stage, and knows where it is.
+
+    Parameters
+    ----------
+    file
+        Where the measurements are to go.
+    options
+        The words of the command line that make the wanted release from them.
+
+    Attributes
+    ----------
+    file
+        Where the measurements are; None as long as there are none.
+    """
+
+    def __init__(self, file: Path, options: Sequence[str]) -> None:
+        self.file: Path | None = None
+        self._target, self._options = file, options
+
+    def save(self, noisy: Measurements) -> None:
+        """Save measurements in place of those of the stage before."""
+        self.file = self._target = keep(noisy, self._target)
+
+    def continuation(self) -> str:
+        """Return where the measurements are and the command that goes on from them; nothing if there are none."""
+        if self.file is None:
+            return ""
+        command = shlex.join(["margrave", "reconstruct", os.path.relpath(self.file), *self._options])
+        return f"; the measurements are paid for and kept in {self.file}; to go on from them at no cost: {command}"

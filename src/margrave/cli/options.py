@@ -77,6 +77,15 @@ CapEpsilon = Annotated[
     typer.Option("--cap-epsilon", help="Begin the ledger with this cap (at --delta).", rich_help_panel=_BUDGET),
 ]
 CapRho = Annotated[float | None, typer.Option("--cap-rho", help="The same as ρ.", rich_help_panel=_BUDGET)]
+LedgerAnyDomain = Annotated[
+    bool | None,
+    typer.Option(
+        "--ledger-any-domain",
+        help="Charge a ledger that was charged for another domain: the same people, declared otherwise.",
+        rich_help_panel=_BUDGET,
+        show_default=False,
+    ),
+]
 Objective = Annotated[
     str | None,
     typer.Option(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from margrave.cli.job import Job
 from margrave.cli.screen import Screen, Tick, styled
-from margrave.errors import JobError, ReleaseError
+from margrave.errors import JobError
 
 if TYPE_CHECKING:
     from margrave.measurements import Measurements, Provenance
@@ -44,11 +44,10 @@ class Wish:
     @classmethod
     def of(cls, job: Job) -> Wish:
         """Return the wish of a job."""
-        from margrave.release.reconstruct import METHODS
+        from margrave.release.reconstruct import require_method
 
         method = job.method or "lnn"
-        if method not in METHODS:
-            raise ReleaseError(f"no method {method!r} (there are {', '.join(METHODS)})")
+        require_method(method)
         report = job.report is None or job.report
         try:
             folder = Path(job.need("out")).resolve()
@@ -56,16 +55,36 @@ class Wish:
             raise JobError(f"{job.out!r} is no name for a folder ({error}); name another one") from error
         return cls(folder, method, bool(job.overwrite), bool(job.csv), report, job.title)
 
-    def check(self, workload: Workload) -> None:
-        """Refuse now what could not be written later, when the budget is spent."""
+    def check(self, workload: Workload, *, beside: int = 0) -> None:
+        """Refuse now what could not be made or written later, when the budget is spent.
+
+        Parameters
+        ----------
+        workload
+            The tables wanted.
+        beside
+            Bytes of measurements that are still to be made, and held while tables are made from them.
+        """
+        from margrave.release.reconstruct import require_memory
+        from margrave.release.store.documents import require_text
         from margrave.release.store.saving import require_target
 
         require_target(self.folder, overwrite=self.overwrite)
+        if self.title is not None:
+            require_text(self.title, "the title")
         if self.report:
             from margrave.release.report.charts import require_packages
 
             require_packages()
-        workload.require_memory(6.0, f"a release of {len(workload):,} tables")
+        require_memory(workload, self.method, beside=beside)
+
+    def options(self) -> list[str]:
+        """Return the words of the command line that ask for the same publication again."""
+        words = ["--method", self.method, "--out", os.path.relpath(self.folder)]
+        words += ["--overwrite"] if self.overwrite else []
+        words += ["--csv"] if self.csv else []
+        words += [] if self.report else ["--no-report"]
+        return words if self.title is None else [*words, "--title", self.title]
 
     def say(self, release: Release, screen: Screen) -> None:
         """Say where to look."""
@@ -78,6 +97,8 @@ class Wish:
             record = release.provenance
             screen.print(f"privacy: ε = {record.epsilon:.6g} at δ = {record.delta:.3g} (ρ = {float(record.rho):.6g})")
             screen.print(_rows(record))
+            if record.cut_short is not None:
+                screen.print(f"the run was cut short {record.cut_short}; it is charged in full")
         if release.solution is not None:
             screen.print(
                 f"solved in {release.solution.steps} rounds, within {release.solution.gap:.0e} of the best fit"

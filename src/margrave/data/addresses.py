@@ -23,6 +23,17 @@ def shown_scheme(scheme: str) -> str:
     return f"a URL that begins with {scheme}://" if _SCHEME.fullmatch(scheme) else "an address of this kind"
 
 
+def without_credentials(url: str) -> str:
+    """Return the address of a database without user, password and options: scheme, host, port and path alone."""
+    parts = _parts(url)
+    if parts is None:
+        return "(not shown: it may hold a password)"
+    # A password with an unescaped / or # ends the host too early; what is left then begins with its user.
+    if "@" in f"{parts.path}{parts.query}{parts.fragment}":
+        return f"{parts.scheme}://(not shown: it may hold a password)"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
 def split_url(url: str) -> tuple[str, str | None]:
     """Return the URL of a database, and the table that its path goes on to name.
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
+from margrave.data.addresses import shown, without_credentials
 from margrave.data.description import Data
 from margrave.data.failures import quietly
-from margrave.data.opening import kind_of, opened
+from margrave.data.opening import URL, kind_of, opened
 from margrave.data.table import Source
 from margrave.domain import Domain
 from margrave.errors import DataError
@@ -52,6 +54,15 @@ class TableSource:
     def contributions_bounded(self) -> str:
         """Whether rows of persons are drawn by an id ("enforced"), or the caller's word is taken ("declared")."""
         return "declared" if self._data.privacy_id is None else "enforced"
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Which table it is, for the ledger: its address without credentials, and the table or query if there is one.
+
+        The address of a frame, which has none, is the words for what it is.
+        """
+        asked = {"table": self._data.table, "query": self._data.query}
+        return {"address": _address(self._data.source), **{key: text for key, text in asked.items() if text}}
 
     def count(self, layout: Layout) -> Integers:
         """Return the exact counts of every table of a closure over the domain, in one buffer."""
@@ -133,6 +144,18 @@ def open_source(data: object, domain: Domain, *, contributions: int, privacy_id:
     if described.counts is not None and described.counts in domain:
         raise DataError(f"column {described.counts!r} is an attribute of the domain and cannot hold the counts too")
     return TableSource(described, domain, contributions=contributions)
+
+
+def _address(source: object) -> str:
+    """Return where a table is, without a word that could be a password."""
+    kind = kind_of(source)
+    if not isinstance(source, str | os.PathLike):
+        return kind
+    name = os.fspath(source)
+    if kind == URL:
+        return without_credentials(name)
+    path = os.path.abspath(name)  # noqa: PTH100 — it may be a pattern
+    return path if shown(path) == repr(path) else shown(path)
 
 
 def _with_id(data: Data, privacy_id: str) -> Data:

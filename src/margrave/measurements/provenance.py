@@ -6,6 +6,7 @@ planned before it is read, and the sets that a mechanism chose were chosen priva
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from margrave.errors import MeasurementError
 
 NEIGHBOURS = "add or remove one person"
+_HASH = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,11 @@ class Provenance:
     adaptive
         Whether what was measured depends on the noise of earlier measurements. Then no variance that ignores this is
         right given what was measured, and tables have no standard error.
+    ledger_entry, ledger_hash
+        The number and the hash of the charge in the ledger; None where no ledger was charged.
+    cut_short
+        Where the run ended before all was measured, such as "after 7 of 30 rounds"; None if it did not. The whole
+        budget is charged all the same.
     """
 
     mechanism: str
@@ -74,6 +81,9 @@ class Provenance:
     contributions_bounded: str = "declared"
     neighbours: str = NEIGHBOURS
     adaptive: bool = False
+    ledger_entry: int | None = None
+    ledger_hash: str | None = None
+    cut_short: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a record that says less than was spent, or that does not say plainly whether it is private."""
@@ -84,6 +94,9 @@ class Provenance:
             )
         if not isinstance(self.private, bool):
             raise MeasurementError(f"private is {self.private!r} in a provenance; it must be True or False")
+        _check_entry(self.ledger_entry, self.ledger_hash)
+        if self.cut_short is not None and not (isinstance(self.cut_short, str) and self.cut_short):
+            raise MeasurementError("cut_short must be words that say where a run ended, or None")
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold; ρ as exact text "p/q"."""
@@ -100,3 +113,15 @@ class Provenance:
             return cls(**{**plain, "rho": Fraction(plain["rho"]), "steps": steps})
         except (KeyError, TypeError, ValueError, ArithmeticError, MeasurementError) as error:
             raise MeasurementError(f"the provenance is damaged ({error}); save the measurements again") from error
+
+
+def _check_entry(number: object, digest: object) -> None:
+    """Refuse what cannot be the number and the hash of a charge in a ledger."""
+    if number is None and digest is None:
+        return
+    whole = isinstance(number, int) and not isinstance(number, bool) and number > 0
+    if not whole or not isinstance(digest, str) or not _HASH.fullmatch(digest):
+        raise MeasurementError(
+            "ledger_entry and ledger_hash must be the number of a charge, from 1, and its SHA-256 in hexadecimal; give "
+            "both, or neither"
+        )

@@ -16,11 +16,12 @@ from margrave.domain import Domain
 from margrave.errors import DataError, PlanError
 from margrave.measurement import measure_marginal
 from margrave.measurements import Measurements
-from margrave.mechanisms.spending import checked_sampler, count_and_charge, provenance
+from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
 from margrave.planning.coefficients import checked_contributions
 from margrave.privacy.budget import DEFAULT_DELTA, Budget, Number, exact_number
 from margrave.privacy.ledger import Ledger
 from margrave.privacy.noise import Sampler
+from margrave.workload import Workload
 
 # Longer fractions of ρ are rounded up to so many binary digits.
 _DIGITS = 201
@@ -41,6 +42,8 @@ def gaussian_marginals(
     delta: Number = DEFAULT_DELTA,
     ledger: Ledger | None = None,
     sampler: str | Sampler = "margrave",
+    keep: Keep | None = None,
+    defer_signals: bool = False,
 ) -> Measurements:
     """Measure marginals with given variances, and charge what they cost.
 
@@ -63,6 +66,8 @@ def gaussian_marginals(
         The spending record of the table; refuses, before anything is drawn, what would pass its cap.
     sampler
         "margrave", "opendp", or a sampler of your own making.
+    keep, defer_signals
+        As for `measure`: what saves the measurements, and whether signals wait for it.
     """
     rows = checked_contributions(contributions)
     declared = _domain(source, domain)
@@ -73,15 +78,25 @@ def gaussian_marginals(
     budget = Budget.zcdp(rho=_rounded_up(sum(costs, Fraction(0))), delta=delta)
     layout = Layout.of(declared.shape, [declared.positions(names) for names, _ in asked])
     purpose = f"Gaussian marginals: {len(asked):,} tables"
-    counts = count_and_charge(table_source, declared, layout, budget, ledger=ledger, purpose=purpose)
-    noisy = []
-    for names, variance in asked:
-        place = layout.places[declared.positions(names)]
-        exact = counts[layout.index.offset[place] : layout.index.offset[place + 1]].reshape(layout.shape(place))
-        noisy.append((names, measure_marginal(exact, variance, drawing), float(variance)))
     steps = [(f"table {' × '.join(names) or 'total'}", cost) for (names, _), cost in zip(asked, costs, strict=True)]
-    record = provenance("Gaussian marginals", steps, budget, rows, drawing, counted=table_source)
-    return Measurements.from_marginals(declared, noisy).with_provenance(record)
+    workload = Workload(declared, [names for names, _ in asked])
+    with spending(
+        table_source,
+        workload,
+        layout,
+        budget,
+        ledger=ledger,
+        purpose=purpose,
+        keep=keep,
+        defer_signals=defer_signals,
+    ) as run:
+        noisy = []
+        for names, variance in asked:
+            place = layout.places[declared.positions(names)]
+            exact = run.counts[layout.index.offset[place] : layout.index.offset[place + 1]].reshape(layout.shape(place))
+            noisy.append((names, measure_marginal(exact, variance, drawing), float(variance)))
+        record = provenance("Gaussian marginals", steps, budget, rows, drawing, counted=table_source, entry=run.entry)
+        return run.end(Measurements.from_marginals(declared, noisy).with_provenance(record))
 
 
 def _domain(source: object, domain: Domain | None) -> Domain:

@@ -11,7 +11,7 @@ from margrave.data.source import open_source
 from margrave.errors import PlanError
 from margrave.measurement import check_range, measure_residuals
 from margrave.measurements import Measurements
-from margrave.mechanisms.spending import checked_sampler, count_and_charge, provenance
+from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
 from margrave.planning.coefficients import exact_cost
 from margrave.planning.plan import Plan
 from margrave.privacy.ledger import Ledger
@@ -29,6 +29,8 @@ def measure(
     privacy_id: str | None = None,
     ledger: Ledger | None = None,
     sampler: str | Sampler = "margrave",
+    keep: Keep | None = None,
+    defer_signals: bool = False,
 ) -> Measurements:
     """Measure a private table by a plan, and charge what the plan costs.
 
@@ -49,6 +51,12 @@ def measure(
     sampler
         "margrave" (exact noise from the system's entropy), "opendp", or a sampler of your own making, such as one with
         a seed for experiments, which marks the measurements as not private.
+    keep
+        Called once with the measurements, before they are returned: a function that saves them, as
+        ``lambda noisy: noisy.save("noisy.npz")``.
+    defer_signals
+        Whether Ctrl-C and SIGTERM wait, from just before the charge, until ``keep`` has returned, and raise
+        `KeyboardInterrupt` then; a second Ctrl-C ends at once. In the main thread only; handlers are put back.
     """
     if not isinstance(plan, Plan):
         raise PlanError(f"a {type(plan).__name__} is no plan; make one with plan(workload, budget, contributions=…)")
@@ -60,19 +68,33 @@ def measure(
     check_range(layout, noise)
     drawing = checked_sampler(sampler, [variance for variance in noise if variance is not None])
     purpose = f"residual planner: {len(plan.measured):,} residuals for {plan.workload!r}"
-    counts = count_and_charge(table_source, plan.workload.domain, layout, plan.budget, ledger=ledger, purpose=purpose)
-    values = measure_residuals(layout, counts, noise, drawing)
     variances = plan.variances
     precisions = np.divide(1.0, variances, out=np.zeros_like(variances), where=variances > 0)
-    return Measurements.from_centered(
-        plan.workload.domain,
+    with spending(
+        table_source,
+        plan.workload,
         layout,
-        values=values,
-        precisions=precisions,
-        provenance=provenance(
-            "residual planner", [(purpose, plan.rho)], plan.budget, plan.contributions, drawing, counted=table_source
-        ),
-    )
+        plan.budget,
+        ledger=ledger,
+        purpose=purpose,
+        keep=keep,
+        defer_signals=defer_signals,
+    ) as run:
+        values = measure_residuals(layout, run.counts, noise, drawing)
+        record = provenance(
+            "residual planner",
+            [(purpose, plan.rho)],
+            plan.budget,
+            plan.contributions,
+            drawing,
+            counted=table_source,
+            entry=run.entry,
+        )
+        return run.end(
+            Measurements.from_centered(
+                plan.workload.domain, layout, values=values, precisions=precisions, provenance=record
+            )
+        )
 
 
 def _check_cost(plan: Plan, noise: list[Fraction | None]) -> None:

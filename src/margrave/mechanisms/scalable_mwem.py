@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from numbers import Integral
 
 import numpy as np
@@ -35,7 +36,7 @@ from margrave.errors import BudgetError, PlanError
 from margrave.measurement import MOST_ROWS, measure_marginal
 from margrave.measurements import Measurements
 from margrave.mechanisms.gaussian_marginals import marginal_cost
-from margrave.mechanisms.spending import checked_sampler, count_and_charge, provenance
+from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
 from margrave.planning.coefficients import checked_contributions
 from margrave.privacy.budget import Budget, Number, exact_number
 from margrave.privacy.entropy import Source as EntropySource
@@ -105,6 +106,8 @@ def scalable_mwem(
     sampler: str | Sampler = "margrave",
     entropy: EntropySource | None = None,
     progress: Callable[[int, int], None] | None = None,
+    keep: Keep | None = None,
+    defer_signals: bool = False,
 ) -> Measurements:
     """Measure the total and, round by round, the tables of a workload that are answered worst; charge the budget.
 
@@ -144,6 +147,13 @@ def scalable_mwem(
         Where the random bits of the choices come from; the operating system by default.
     progress
         Called after each round with the rounds done and the rounds in all.
+    keep
+        Called after every round with all that was measured so far, whose provenance says where the run was cut short:
+        measurements like any others, charged in full. A function that saves them loses one round at most.
+    defer_signals
+        Whether Ctrl-C and SIGTERM wait, from just before the charge, until the end of a round, and raise
+        `KeyboardInterrupt` when ``keep`` has returned; a second Ctrl-C ends at once. In the main thread only; handlers
+        are put back.
     """
     rows, share = checked_contributions(contributions), _checked_share(initial_share)
     _check_request(workload, budget)
@@ -159,29 +169,52 @@ def scalable_mwem(
     table_source = open_source(source, domain, contributions=rows, privacy_id=privacy_id)
     layout = Layout.of(domain.shape, workload.positions)
     purpose = f"scalable MWEM: {rounds} rounds over {workload!r}"
-    counts = count_and_charge(table_source, domain, layout, budget, ledger=ledger, purpose=purpose)
-
-    estimate = _RunningEstimate(layout)
-    estimate.measure((), counts, total_variance, drawing)
-    steps = [("total", first)]
-    for member in single if single_share else ():
-        estimate.measure((member,), counts, single_variance, drawing)
-        steps.append((f"table {domain.attributes[member]}", marginal_cost(single_variance, rows)))
     candidates = [layout.places[members] for members in workload.positions]
-    for done in range(rounds):
-        scores = estimate.scores(counts)[candidates].tolist()
-        chosen = candidates[select(scores, epsilon=epsilon, sensitivity=rows * _UNITS, source=coins)]
-        names = " × ".join(domain.names(layout.sets[chosen])) or "total"
-        estimate.measure(layout.sets[chosen], counts, variance, drawing)
-        steps += [(f"choice of a table, round {done + 1}", each), (f"table {names}", marginal_cost(variance, rows))]
-        if not repeat:
-            candidates.remove(chosen)
-        if progress is not None:
-            progress(done + 1, rounds)
-    record = provenance(
-        "scalable MWEM", steps, budget, rows, drawing, counted=table_source, source=coins, adaptive=True
-    )
-    return Measurements.from_marginals(domain, estimate.measured(workload)).with_provenance(record)
+    estimate = _RunningEstimate(layout)
+    steps = [("total", first)]
+
+    with spending(
+        table_source,
+        workload,
+        layout,
+        budget,
+        ledger=ledger,
+        purpose=purpose,
+        keep=keep,
+        defer_signals=defer_signals,
+    ) as run:
+
+        def measured(cut_short: str | None = None) -> Measurements:
+            record = provenance(
+                "scalable MWEM",
+                steps,
+                budget,
+                rows,
+                drawing,
+                counted=table_source,
+                entry=run.entry,
+                source=coins,
+                adaptive=True,
+                cut_short=cut_short,
+            )
+            return Measurements.from_marginals(domain, estimate.measured(workload)).with_provenance(record)
+
+        estimate.measure((), run.counts, total_variance, drawing)
+        for member in single if single_share else ():
+            estimate.measure((member,), run.counts, single_variance, drawing)
+            steps.append((f"table {domain.attributes[member]}", marginal_cost(single_variance, rows)))
+        for done in range(rounds):
+            run.stage(partial(measured, f"after {done} of {rounds} rounds"))
+            scores = estimate.scores(run.counts)[candidates].tolist()
+            chosen = candidates[select(scores, epsilon=epsilon, sensitivity=rows * _UNITS, source=coins)]
+            names = " × ".join(domain.names(layout.sets[chosen])) or "total"
+            estimate.measure(layout.sets[chosen], run.counts, variance, drawing)
+            steps += [(f"choice of a table, round {done + 1}", each), (f"table {names}", marginal_cost(variance, rows))]
+            if not repeat:
+                candidates.remove(chosen)
+            if progress is not None:
+                progress(done + 1, rounds)
+        return run.end(measured())
 
 
 class _RunningEstimate:

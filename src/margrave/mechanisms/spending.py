@@ -3,11 +3,18 @@
 The order is fixed. All that a mechanism is given is checked first, and the ledger is asked, before anything is read: a
 refusal costs nothing. The table is counted before the charge, so that a table that cannot be read is not paid for. The
 charge is on disk before the first sample is drawn, so that a crash can only over-charge.
+
+After the charge a mechanism works in *stages*: pieces of work whose noisy answers are measurements by themselves. After
+each of them `Spending` hands all that was measured so far to whoever keeps it, and there, and only there, a signal that
+came meanwhile ends the run (``mechanisms.interruption``). A mechanism of one stage calls `Spending.end`; one of several
+calls `Spending.stage` after each but the last, and gets the rest for nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 
 import numpy as np
@@ -20,25 +27,75 @@ from margrave.data.source import TableSource, is_source
 from margrave.data.table import Source
 from margrave.domain import Domain
 from margrave.errors import BudgetRefusedError, DataError, DomainError, LedgerError, NoiseError, PlanError
-from margrave.measurements import Provenance, Step
+from margrave.measurements import Measurements, Provenance, Step
+from margrave.mechanisms.interruption import Deferral, deferred_signals
 from margrave.memory import require_memory
 from margrave.privacy.budget import Budget
 from margrave.privacy.entropy import Source as EntropySource
 from margrave.privacy.ledger import Ledger
+from margrave.privacy.ledger_file import Detail, Entry
 from margrave.privacy.noise import Sampler, gaussian_sampler
+from margrave.workload import Workload
+
+Keep = Callable[[Measurements], None]
 
 
-def count_and_charge(
-    source: Source, domain: Domain, layout: Layout, budget: Budget, *, ledger: Ledger | None, purpose: str
-) -> Integers:
-    """Return the exact counts of every table of a closure, once they are paid for. PRIVATE.
+class Spending:
+    """A budget that is charged and not yet spent: what to measure, and what to do with what was measured.
+
+    Attributes
+    ----------
+    counts
+        The exact counts of every table of the closure. PRIVATE.
+    entry
+        The ledger's record of the charge; None without a ledger.
+    """
+
+    def __init__(self, counts: Integers, entry: Entry | None, keep: Keep | None, deferral: Deferral) -> None:
+        self.counts, self.entry = counts, entry
+        self._keep, self._deferral = keep, deferral
+
+    def stage(self, measured: Callable[[], Measurements]) -> None:
+        """Hand over what is measured so far, and end the run here if a signal is waiting.
+
+        Parameters
+        ----------
+        measured
+            Returns the measurements of all stages so far; its provenance says that the run was cut short.
+        """
+        if self._keep is not None:
+            self._keep(measured())
+            self._deferral.kept(whole=False)
+        self._deferral.deliver()
+
+    def end(self, measured: Measurements) -> Measurements:
+        """Hand over all that was measured, and return it."""
+        if self._keep is not None:
+            self._keep(measured)
+            self._deferral.kept(whole=True)
+        return measured
+
+
+@contextmanager
+def spending(
+    source: Source,
+    workload: Workload,
+    layout: Layout,
+    budget: Budget,
+    *,
+    ledger: Ledger | None,
+    purpose: str,
+    keep: Keep | None = None,
+    defer_signals: bool = False,
+) -> Iterator[Spending]:
+    """Count every table of a closure and charge for it; the block measures, and ends with what it measured.
 
     Parameters
     ----------
     source
         The private table.
-    domain
-        The domain that the mechanism was planned for.
+    workload
+        What is asked for, over the domain that the mechanism was planned for.
     layout
         The tables to count.
     budget
@@ -47,7 +104,44 @@ def count_and_charge(
         Where it is charged; nowhere if None.
     purpose
         What for.
+    keep
+        Is given what was measured after every stage.
+    defer_signals
+        Whether signals wait, from just before the charge, until what was measured is kept.
     """
+    if keep is not None and not callable(keep):
+        raise PlanError(f"keep is a {type(keep).__name__}; give a function that saves Measurements")
+    if defer_signals and keep is None:
+        raise PlanError(
+            "defer_signals is given and keep is not: signals can wait only for measurements that are kept; give "
+            "keep=…, a function that saves them"
+        )
+    counts = _count(source, workload.domain, layout, budget, ledger)
+    with deferred_signals(budget, asked=defer_signals) as deferral:
+        deferral.deliver()
+        entry = None
+        if ledger is not None:
+            entry = ledger.charge(budget, purpose, **_details(source, workload, budget))
+        deferral.charged()
+        yield Spending(counts, entry, keep, deferral)
+
+
+def _details(source: Source, workload: Workload, budget: Budget) -> dict[str, Detail]:
+    """Return what the ledger keeps about a charge: what was measured, where, and how ε was stated."""
+    return {
+        "domain": workload.domain.fingerprint,
+        "workload": repr(workload),
+        "workload_fingerprint": workload.fingerprint,
+        **(source.named if isinstance(source, TableSource) else {}),
+        "epsilon": budget.epsilon(),
+        "delta": budget.delta,
+        # The hash of the entry is published with the release; without this anyone could test a guess at the query.
+        "salt": secrets.token_hex(16),
+    }
+
+
+def _count(source: Source, domain: Domain, layout: Layout, budget: Budget, ledger: Ledger | None) -> Integers:
+    """Return the exact counts of every table of a closure, once nothing is left to refuse. PRIVATE."""
     budget.epsilon()  # what cannot be stated in the end is refused now
     refuse_draft(domain)
     if layout.sizes != domain.shape:
@@ -62,13 +156,13 @@ def count_and_charge(
         raise LedgerError(str(ledger.torn))
     if ledger is not None and not ledger.check(budget):
         raise BudgetRefusedError(
-            f"{budget!r} is asked for and {ledger!r} has no room for it; nothing was read or charged: ask for less"
+            f"{budget!r} is asked for and {ledger!r} has no room for it; nothing was read or charged: ask for less "
+            f"({ledger.balance(budget.delta)})"
         )
-    _check_memory(domain, layout)
-    counts = _checked_counts(quietly(lambda: source.count(layout), "the private table"), layout)
     if ledger is not None:
-        ledger.charge(budget, purpose)
-    return counts
+        ledger.require_domain(domain.fingerprint)
+    _check_memory(domain, layout)
+    return _checked_counts(quietly(lambda: source.count(layout), "the private table"), layout)
 
 
 def refuse_draft(domain: Domain) -> None:
@@ -140,8 +234,10 @@ def provenance(
     sampler: Sampler,
     *,
     counted: Source,
+    entry: Entry | None,
     source: EntropySource | None = None,
     adaptive: bool = False,
+    cut_short: str | None = None,
 ) -> Provenance:
     """Return the record of what a mechanism did.
 
@@ -159,10 +255,14 @@ def provenance(
         What drew the noise.
     counted
         What counted the private table; it knows whether rows of a person were bounded or the caller's word was taken.
+    entry
+        The ledger's record of the charge, if there is one.
     source
         Another source of random bits that was used beside it, if any; one that is not private marks the whole.
     adaptive
         Whether what was measured depends on the noise of earlier measurements.
+    cut_short
+        Where the run ended before it was done, if it did.
     """
     from margrave import __version__
 
@@ -181,12 +281,15 @@ def provenance(
         # Of anything else that counts nobody knows whether it kept its word.
         contributions_bounded=counted.contributions_bounded if isinstance(counted, TableSource) else "declared",
         adaptive=adaptive,
+        ledger_entry=None if entry is None else entry.number,
+        ledger_hash=None if entry is None else entry.hash,
+        cut_short=cut_short,
     )
 
 
 def _checked_ledger(ledger: Ledger) -> Ledger:
     """Return the ledger if it is one: a path in its place must not end in an error after the table was read."""
-    able = all(callable(getattr(ledger, verb, None)) for verb in ("check", "charge"))
+    able = all(callable(getattr(ledger, verb, None)) for verb in ("check", "charge", "require_domain"))
     if not able or not hasattr(ledger, "torn"):
         raise LedgerError(f"a {type(ledger).__name__} is no ledger; give Ledger(path, cap=…)")
     return ledger

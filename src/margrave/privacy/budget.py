@@ -134,8 +134,7 @@ class Budget:
         return hash(self.rho)
 
     def __repr__(self) -> str:
-        epsilon = Context(prec=5, rounding=ROUND_CEILING).create_decimal_from_float(self.epsilon())
-        return f"Budget({spoken_rho(self.rho)}, that is ε = {epsilon.normalize():g} at δ = {self.delta:g})"
+        return f"Budget({spoken_rho(self.rho)}, that is ε = {shown_epsilon(self.epsilon())} at δ = {self.delta:g})"
 
     def _with(self, rho: Fraction) -> Budget:
         return Budget(rho=rho, delta=self.delta)
@@ -223,6 +222,16 @@ def spoken_rho(value: Fraction) -> str:
     """Return ``ρ = 0.5``, or ``ρ ≈ 0.0149731`` where six digits are not all of it."""
     text = shown_fraction(value)
     return f"ρ ≈ {text[1:]}" if text.startswith("≈") else f"ρ = {text}"
+
+
+def shown_epsilon(epsilon: float) -> str:
+    """Return ε for people, with at most five digits, rounded up."""
+    return f"{Context(prec=5, rounding=ROUND_CEILING).create_decimal_from_float(epsilon).normalize():g}"
+
+
+def spoken_budget(budget: Budget) -> str:
+    """Return ``ρ = 0.1 (ε = 2.7155 at δ = 1e-09)``."""
+    return f"{spoken_rho(budget.rho)} (ε = {shown_epsilon(budget.epsilon())} at δ = {budget.delta:g})"
 
 
 def positive_number(what: str, value: Number) -> Fraction:

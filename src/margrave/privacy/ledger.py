@@ -3,7 +3,7 @@ r"""The ledger: an append-only record, in one file, of what was spent on one dat
 The file holds one JSON object a line: a header, then one entry for each charge.
 
     {"margrave":"ledger","schema":1,"cap":"1/1","created":"2026-01-31T09:00:00+00:00","hash":"…"}
-    {"number":1,"time":"…","rho":"1/10","purpose":"measure","total":"1/10","details":{"tables":455},"hash":"…"}
+    {"number":1,"time":"…","rho":"1/10","purpose":"measure","total":"1/10","details":{"domain":"…"},"hash":"…"}
 
 Amounts are ρ of zCDP, exact, as p/q; ``total`` is all that was spent up to and with the entry. ``hash`` is the SHA-256
 of the hash of the line before and of the line itself without its hash: lines that were edited, removed from the middle
@@ -17,7 +17,12 @@ never returned and nothing was released; a crash after it leaves a charge for wh
 only over-charge, and two processes cannot overspend together. A last line that is not complete is called *torn*: what
 was charged before it is safe to read, but nothing more is charged until `Ledger.repair` has booked it.
 
-*What goes in.* Only what the caller gives: never put in a value that was read from the private table.
+*When a file begins.* A ledger that is not there yet is begun by its first charge, header and entry in one, or by
+`Ledger.create`. A run that is refused leaves no file behind.
+
+*What goes in.* Only what the caller gives: never put in a value that was read from the private table. The mechanisms of
+margrave put in what was measured (the fingerprint of the domain, the address of the table without credentials, the
+query, the workload), and a ledger that names a domain refuses another one.
 """
 
 from __future__ import annotations
@@ -25,19 +30,23 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 
 from margrave.errors import BudgetError, BudgetRefusedError, LedgerError
 from margrave.privacy.budget import (
+    DEFAULT_DELTA,
     Budget,
     Number,
     exact_number,
     positive_number,
+    shown_epsilon,
     shown_fraction,
     shown_value,
     spoken_rho,
+    zcdp_epsilon,
 )
 from margrave.privacy.ledger_file import (
     Contents,
@@ -46,9 +55,11 @@ from margrave.privacy.ledger_file import (
     amount_text,
     create,
     entry_line,
+    header,
     locked,
     parse,
     read_bytes,
+    require_beginning,
     torn_amount,
     write_line,
 )
@@ -56,10 +67,40 @@ from margrave.privacy.ledger_file import (
 _MOST_TORN_CHARACTERS = 400
 # Python writes whole numbers of up to 4,300 digits; a total that keeps to this has fewer, whatever the cap.
 _MOST_BITS, _MOST_TOTAL_BITS = 2_000, 10_000
+# ε is stated of no smaller ρ than this; a smaller one has no more.
+_LEAST_STATED = Fraction(1, 10**99)
+_SHOWN_FINGERPRINT = 12
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What may be spent, what was spent and what is left, as ρ, and what each of them means as ε.
+
+    Attributes
+    ----------
+    cap, spent, left
+        ρ of zCDP, exact; spent and left add up to the cap.
+    delta
+        Where ε is stated.
+    """
+
+    cap: Fraction
+    spent: Fraction
+    left: Fraction
+    delta: float
+
+    def epsilon(self, rho: Fraction) -> float:
+        """Return ε of this ρ alone, rounded up, at the stated δ. These ε do not add up."""
+        return zcdp_epsilon(rho=max(rho, _LEAST_STATED), delta=self.delta) if rho > 0 else 0.0
+
+    def __str__(self) -> str:
+        named = (("spent", self.spent), ("cap", self.cap), ("left", self.left))
+        words = ", ".join(f"{word} {spoken_rho(rho)} (ε = {shown_epsilon(self.epsilon(rho))})" for word, rho in named)
+        return f"{words}, each ε at δ = {self.delta:g}; ρ adds up, these ε do not"
 
 
 class Ledger:
-    """The spending record of one data set, in one file that the caller names; made if it is not there yet.
+    """The spending record of one data set, in one file that the caller names; begun by its first charge.
 
     Every question is answered from the file as it is at that moment, so several processes may share one. It needs file
     locks, and works on Linux and macOS; on a network file system it is as good as the locks of that system.
@@ -71,21 +112,46 @@ class Ledger:
     cap
         The most that may ever be spent on the data set: ρ of zCDP as a number, or a `Budget`. Needed to begin a
         ledger; on an existing one it may be left out, and must be the same if given.
+    any_domain
+        Whether a charge may name another domain than the charges before it; by default it is refused, because one
+        ledger is for one data set.
+    notes
+        Texts and numbers that go into every charge made with this object, such as the title of a release.
     """
 
-    def __init__(self, path: str | os.PathLike[str], cap: Number | Budget | None = None) -> None:
-        self._path = Path(path)
-        asked = None if cap is None else _amount("the cap of a ledger", cap)
-        if asked is not None and not os.path.lexists(self._path):
-            create(self._path, asked)
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        cap: Number | Budget | None = None,
+        *,
+        any_domain: bool = False,
+        notes: Mapping[str, Detail] | None = None,
+    ) -> None:
+        self._path, self._any_domain, self._notes = Path(path), any_domain, dict(notes or {})
+        if not isinstance(any_domain, bool):
+            raise LedgerError(f"any_domain is {shown_value(any_domain)}; give True or False")
+        _check_details(self._notes)
+        self._asked = None if cap is None else _amount("the cap of a ledger", cap)
         # The longest record seen so far: lines that are there can never go away again.
         self._seen: tuple[int, str] | None = None
+        if self._asked is not None and self.is_new:
+            require_beginning(self._path, header(self._asked)[0])
         self._cap = self._read().cap
-        if asked is not None and asked != self._cap:
-            raise LedgerError(
-                f"ledger {str(self._path)!r} has the cap {spoken_rho(self._cap)} (exactly {amount_text(self._cap)}), "
-                f"not {spoken_rho(asked)}; a cap is fixed when a ledger begins: leave the cap out or give the same"
-            )
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], cap: Number | Budget) -> Ledger:
+        """Begin a ledger now, with no charge in it; refuse if the file is there.
+
+        Parameters
+        ----------
+        path
+            The file; its folder must exist.
+        cap
+            The most that may ever be spent on the data set: ρ of zCDP as a number, or a `Budget`.
+        """
+        if not create(Path(path), header(_amount("the cap of a ledger", cap))[0]):
+            raise LedgerError(f"{str(path)!r} is there already; a ledger is never begun anew: name another file")
+        return cls(path)
 
     @property
     def path(self) -> Path:
@@ -96,6 +162,11 @@ class Ledger:
     def cap(self) -> Fraction:
         """The most that may be spent: ρ."""
         return self._cap
+
+    @property
+    def is_new(self) -> bool:
+        """Whether there is no file yet: the first charge will begin it."""
+        return self._asked is not None and self._seen is None and not os.path.lexists(self._path)
 
     @property
     def spent(self) -> Fraction:
@@ -117,6 +188,30 @@ class Ledger:
         """Return all charges, the oldest first."""
         return self._read().entries
 
+    def balance(self, delta: float | None = None) -> Balance:
+        """Return cap, spending and remainder with what each means as ε.
+
+        Parameters
+        ----------
+        delta
+            Where ε is stated; by default where the last charge that names a δ was stated, or else 1e-9.
+        """
+        contents = self._read()
+        named = [value for one in contents.entries if isinstance(value := one.details.get("delta"), float)]
+        stated = delta if delta is not None else named[-1] if named else DEFAULT_DELTA
+        zcdp_epsilon(rho=1, delta=stated)  # refuses what is no δ
+        return Balance(contents.cap, contents.spent, contents.cap - contents.spent, stated)
+
+    def require_domain(self, fingerprint: str) -> None:
+        """Raise `LedgerError` if the charges so far name other domains than this one, unless any domain is allowed.
+
+        Parameters
+        ----------
+        fingerprint
+            The fingerprint of the domain that is to be charged for.
+        """
+        self._check_domain(self._read(), fingerprint)
+
     def check(self, rho: Number | Budget) -> bool:
         """Return whether a charge of ρ would be accepted now; nothing is charged."""
         asked, contents = _amount("a charge", rho), self._read()
@@ -137,14 +232,17 @@ class Ledger:
             Texts and finite numbers worth keeping; never a value read from the private table.
         """
         asked = _amount("a charge", rho)
-        _check_words(purpose, details)
+        noted = {**self._notes, **details}
+        _check_purpose(purpose)
+        _check_details(noted)
+        if self.is_new:
+            begun = self._begin(asked, purpose, noted)
+            if begun is not None:
+                return begun
         with locked(self._path, write=True) as file:
             contents = self._contents(file)
-            if contents.torn:
-                raise LedgerError(self._torn_sentence(contents))
-            if contents.spent + asked > contents.cap:
-                raise BudgetRefusedError(_refusal(self._path, contents, asked))
-            return self._append(file, contents, asked, purpose, details)
+            self._check_charge(contents, asked, noted)
+            return self._append(file, contents, asked, purpose, noted)
 
     def repair(self, rho: Number | Budget | None = None) -> Entry:
         """Book a torn last line as spent, so that charges are possible again; return the entry that says so.
@@ -183,16 +281,24 @@ class Ledger:
         spent, left = shown_fraction(contents.spent), shown_fraction(contents.cap - contents.spent)
         charges = "1 charge" if len(contents.entries) == 1 else f"{len(contents.entries)} charges"
         state = "; torn last line, call repair()" if contents.torn else ""
-        known = f"spent {spent} in {charges}, {left} left{state}"
+        known = "not begun yet" if self.is_new else f"spent {spent} in {charges}, {left} left{state}"
         return f"Ledger({str(self._path)!r}, cap {spoken_rho(contents.cap)}: {known})"
 
     def _read(self) -> Contents:
+        if self._asked is not None and self.is_new:
+            return header(self._asked)[1]
         with locked(self._path, write=False) as file:
             return self._contents(file)
 
     def _contents(self, file: int) -> Contents:
         """Read a locked file, and make sure that it continues what was seen before."""
         contents = parse(self._path, read_bytes(self._path, file))
+        if self._asked is not None and self._asked != contents.cap:
+            raise LedgerError(
+                f"ledger {str(self._path)!r} has the cap {spoken_rho(contents.cap)} (exactly "
+                f"{amount_text(contents.cap)}), not {spoken_rho(self._asked)}; a cap is fixed when a ledger begins: "
+                "leave the cap out or give the same"
+            )
         if self._seen is not None:
             count, last = self._seen
             hashes = [contents.header_hash, *(entry.hash for entry in contents.entries)]
@@ -203,6 +309,37 @@ class Ledger:
                 )
         self._seen = (len(contents.entries), contents.last_hash)
         return contents
+
+    def _begin(self, rho: Fraction, purpose: str, details: Mapping[str, Detail]) -> Entry | None:
+        """Write a new ledger whose first entry is this one; None if another process was faster."""
+        line, contents = header(self._cap)
+        self._check_charge(contents, rho, details)
+        first, entry = entry_line(contents, rho, purpose, MappingProxyType(dict(details)))
+        if not create(self._path, line + first):
+            return None
+        self._seen = (entry.number, entry.hash)
+        return entry
+
+    def _check_charge(self, contents: Contents, rho: Fraction, details: Mapping[str, Detail]) -> None:
+        """Refuse a charge after a torn line, past the cap, or for another domain."""
+        if contents.torn:
+            raise LedgerError(self._torn_sentence(contents))
+        if contents.spent + rho > contents.cap:
+            raise BudgetRefusedError(_refusal(self._path, contents, rho))
+        if "domain" in details:
+            self._check_domain(contents, details["domain"])
+
+    def _check_domain(self, contents: Contents, fingerprint: Detail) -> None:
+        """Refuse a domain that is not among those charged for, if any are; charges of old name none."""
+        known = [str(one.details["domain"]) for one in contents.entries if "domain" in one.details]
+        if self._any_domain or not known or fingerprint in known:
+            return
+        shown = [str(one)[:_SHOWN_FINGERPRINT] for one in (known[0], fingerprint)]
+        raise LedgerError(
+            f"ledger {str(self._path)!r} is charged for the domain {shown[0]}… and this table has the domain "
+            f"{shown[1]}…; nothing was read or charged: one ledger is for one data set, so name the ledger of this "
+            "table, or, if these are the same people, say so with any_domain=True (--ledger-any-domain)"
+        )
 
     def _append(
         self, file: int, contents: Contents, rho: Fraction, purpose: str, details: Mapping[str, Detail]
@@ -229,7 +366,7 @@ class Ledger:
         return (
             f"the last line of ledger {str(self._path)!r} (line {len(contents.entries) + 2}) is torn: a charge was "
             "being written when the process or the machine stopped, and nothing was released for it; call repair() to "
-            "book it"
+            "book it (margrave ledger repair)"
         )
 
 
@@ -254,9 +391,12 @@ def _refusal(path: Path, contents: Contents, asked: Fraction) -> str:
     return text
 
 
-def _check_words(purpose: str, details: Mapping[str, Detail]) -> None:
+def _check_purpose(purpose: str) -> None:
     if not isinstance(purpose, str) or not purpose.strip():
         raise LedgerError(f"the purpose of a charge must be a text, got {purpose!r}; say in a few words what it is for")
+
+
+def _check_details(details: Mapping[str, Detail]) -> None:
     for name, value in details.items():
         # In this order: a whole number beyond the range of floats is refused before it is made one.
         number = isinstance(value, int | float) and abs(value) < 2**1000 and math.isfinite(value)

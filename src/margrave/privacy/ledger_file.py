@@ -288,32 +288,53 @@ def write_line(file: int, line: bytes, *, at: int, undo: bool) -> None:
         raise
 
 
-def create(path: Path, cap: Fraction) -> None:
-    """Begin a ledger, unless another process has just begun it.
+def header(cap: Fraction) -> tuple[bytes, Contents]:
+    """Return the first line of a new ledger, and what a file with this line alone holds."""
+    line, digest = _sealed(dict(zip(_HEADER_KEYS, ("ledger", SCHEMA, amount_text(cap), _now()), strict=True)), "")
+    return line, Contents(cap, digest, (), len(line), b"")
 
-    The header is written to a file of another name, which is then linked to the right one: a ledger is never there
-    without its header, and of two processes that begin one, one wins. A process killed in between leaves its draft, a
+
+def create(path: Path, content: bytes) -> bool:
+    """Begin a ledger with these lines; return False if one is there, as when another process has just begun it.
+
+    The lines are written to a file of another name, which is then linked to the right one: a ledger is never there
+    without them, and of two processes that begin one, one wins. A process killed in between leaves its draft, a
     hidden file that means nothing and may be deleted.
     """
-    _file_locks()
-    line, _ = _sealed(dict(zip(_HEADER_KEYS, ("ledger", SCHEMA, amount_text(cap), _now()), strict=True)), "")
-    draft = path.with_name(f".{path.name}.{uuid4().hex}.draft")
-    try:
+    with _draft(path, content) as draft:
         try:
-            file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            try:
-                write_line(file, line, at=0, undo=False)
-            finally:
-                os.close(file)
-            with suppress(FileExistsError):
-                os.link(draft, path)
-        finally:
-            draft.unlink(missing_ok=True)
+            os.link(draft, path)
+        except FileExistsError:
+            return False
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             _sync(folder)
         finally:
             os.close(folder)
+    return True
+
+
+def require_beginning(path: Path, content: bytes) -> None:
+    """Refuse, before it is needed, a place where no ledger with these lines can be begun; nothing stays there."""
+    with _draft(path, content):
+        pass
+
+
+@contextmanager
+def _draft(path: Path, content: bytes) -> Iterator[Path]:
+    """Write lines to a hidden file beside a ledger, which is gone when the block ends."""
+    _file_locks()
+    draft = path.with_name(f".{path.name}.{uuid4().hex}.draft")
+    try:
+        try:
+            file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            try:
+                write_line(file, content, at=0, undo=False)
+            finally:
+                os.close(file)
+            yield draft
+        finally:
+            draft.unlink(missing_ok=True)
     except (OSError, ValueError) as error:
         raise LedgerError(
             f"cannot begin ledger {str(path)!r} ({_reason(error)}); its folder must exist, be writable and have room"

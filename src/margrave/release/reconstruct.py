@@ -125,7 +125,7 @@ def reconstruct(
         most_negative=most_negative,
         max_steps=max_steps,
     )
-    workload.require_memory(_ARRAYS[method], f"reconstruction of {len(workload):,} tables by {method!r}")
+    require_memory(workload, method)
     layout = Layout.of(workload.domain.shape, workload.positions)
     estimates = estimate_residuals(measurements, layout)
     if method != "lnn":
@@ -154,6 +154,34 @@ def reconstruct(
     return Release(workload, method, estimates, solution.marginals, solution, measurements.provenance, measurements)
 
 
+def require_memory(workload: Workload, method: str, *, beside: int = 0) -> None:
+    """Raise `MemoryLimitError` if the machine cannot hold what reconstruction by a method needs.
+
+    `reconstruct` asks it first, and so does whoever must know before anything is spent.
+
+    Parameters
+    ----------
+    workload
+        The tables wanted.
+    method
+        How they will be made.
+    beside
+        Bytes that will be held beside them by then and are not held yet, such as measurements that are still to be
+        made.
+    """
+    require_method(method)
+    noun = "table" if len(workload) == 1 else "tables"
+    purpose = f"reconstruction of {len(workload):,} {noun} by {method!r}"
+    workload.require_memory(_ARRAYS[method], purpose, beside=beside)
+
+
+def require_method(method: object) -> None:
+    """Refuse a method that is not there."""
+    if method not in METHODS:
+        hint = suggestion(method, METHODS) if isinstance(method, str) else ""
+        raise ReleaseError(f"no method {method!r}{hint} (there are {', '.join(METHODS)})")
+
+
 def _check_request(measurements: Measurements, workload: Workload, method: str, options: list[str]) -> None:
     """Refuse a method that is not there, options that it would not read, and a workload over another domain."""
     if not isinstance(measurements, Measurements):
@@ -164,9 +192,7 @@ def _check_request(measurements: Measurements, workload: Workload, method: str, 
         raise ReleaseError(
             f"a {type(workload).__name__} is no workload; give a Workload, as in Workload.all_kway(domain, 3)"
         )
-    if method not in METHODS:
-        hint = suggestion(method, METHODS) if isinstance(method, str) else ""
-        raise ReleaseError(f"no method {method!r}{hint} (there are {', '.join(METHODS)})")
+    require_method(method)
     if workload.domain != measurements.domain:
         raise WorkloadError(
             f"the workload is over {workload.domain!r} and the measurements over {measurements.domain!r}; "

@@ -91,3 +91,50 @@ def test_measurements_carry_their_record_into_the_file_and_back(tmp_path):
     assert Measurements.load(tmp_path / "noisy.npz").provenance == RECORD
     noisy.save(tmp_path / "foreign.npz")
     assert Measurements.load(tmp_path / "foreign.npz").provenance is None
+
+
+def test_the_entry_of_the_ledger_travels_along_and_old_records_have_none():
+    charged = replace(RECORD, ledger_entry=3, ledger_hash="0a" * 32, cut_short="after 7 of 30 rounds")
+    assert Provenance.from_dict(json.loads(json.dumps(charged.to_dict()))) == charged
+    old = {
+        key: value for key, value in RECORD.to_dict().items() if key not in ("ledger_entry", "ledger_hash", "cut_short")
+    }
+    assert Provenance.from_dict(old) == RECORD
+    assert (RECORD.ledger_entry, RECORD.ledger_hash, RECORD.cut_short) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("number", "digest"),
+    [
+        (0, "0a" * 32),
+        (True, "0a" * 32),
+        ("1", "0a" * 32),
+        (1, None),
+        (None, "0a" * 32),
+        (1, "0A" * 32),
+        (1, "0a"),
+        (1, 2),
+    ],
+)
+def test_an_entry_that_can_be_none_is_refused(number, digest):
+    with pytest.raises(
+        MeasurementError, match="must be the number of a charge, from 1, and its SHA-256 in hexadecimal"
+    ):
+        replace(RECORD, ledger_entry=number, ledger_hash=digest)
+
+
+@pytest.mark.parametrize("words", ["", 7, True])
+def test_where_a_run_was_cut_short_is_said_in_words(words):
+    with pytest.raises(MeasurementError, match="cut_short must be words that say where a run ended, or None"):
+        replace(RECORD, cut_short=words)
+
+
+def test_a_run_that_was_cut_short_says_so_in_the_release():
+    from margrave.release.store.paperwork import privacy_document, statement
+
+    assert "cut short" not in statement(RECORD)
+    cut = replace(RECORD, cut_short="after 7 of 30 rounds")
+    assert statement(cut).endswith(
+        " The run was cut short after 7 of 30 rounds; its whole budget is charged all the same."
+    )
+    assert privacy_document(cut)["cut_short"] == "after 7 of 30 rounds"

@@ -43,4 +43,15 @@ def _measured(record: Provenance) -> Rows:
         ("Sampler", record.sampler),
         ("Private noise", "yes" if record.private else "NO"),
         ("Measured by", f"margrave {record.version}"),
+        *_charged(record),
     ]
+
+
+def _charged(record: Provenance) -> Rows:
+    """Return where the charge is recorded, and whether all that it paid for was measured."""
+    rows = []
+    if record.ledger_entry is not None:
+        rows.append(("Ledger", f"entry {record.ledger_entry:,}, hash {record.ledger_hash}"))
+    if record.cut_short is not None:
+        rows.append(("Cut short", f"{record.cut_short}; the whole budget is charged"))
+    return rows

@@ -67,7 +67,15 @@ def statement(provenance: Provenance | None) -> str:
         f"person more or less {person}: ε = {epsilon} at δ = {delta}, "
         f"from ρ = {shown_above(rho_above(provenance.rho))} of zero-concentrated differential privacy "
         "(all rounded up). Everything after the noise is post-processing and costs nothing."
+        f"{_cut_short(provenance)}"
     )
+
+
+def _cut_short(provenance: Provenance) -> str:
+    """Return the sentence for a run that ended early; nothing for one that did not."""
+    if provenance.cut_short is None:
+        return ""
+    return f" The run was cut short {provenance.cut_short}; its whole budget is charged all the same."
 
 
 def privacy_document(provenance: Provenance | None) -> dict[str, Any]:
