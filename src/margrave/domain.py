@@ -25,12 +25,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from margrave.atomic_file import replacing
 from margrave.attribute import KEYS, Attribute, Label, checked_text
 from margrave.codebook import check_keys, parse_object, read_text
 from margrave.dictionaries.recognition import YAML_ENDINGS, foreign_attributes, parse_yaml
 from margrave.errors import DomainError, suggestion
 from margrave.escaping import visible
-from margrave.replacement import replacing
 
 __all__ = ["Attribute", "Domain", "Label"]
 

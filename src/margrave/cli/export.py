@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from margrave.atomic_file import replacing
 from margrave.cli.screen import Tick, console, progress
 from margrave.errors import JobError
-from margrave.replacement import replacing
 
 if TYPE_CHECKING:
     from margrave.release.release import Release

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
+from margrave.atomic_file import replacing
 from margrave.errors import MeasurementError
-from margrave.replacement import replacing
 
 Arrays = dict[str, NDArray[Any]]
 _HEADER = "header"

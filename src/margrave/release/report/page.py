@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from margrave.atomic_file import replacing
 from margrave.errors import ReleaseError
 from margrave.escaping import JOINERS, visible
 from margrave.release.release import CONSISTENT, Release
@@ -25,7 +26,6 @@ from margrave.release.report.wording import order_name, percent, short, whole
 from margrave.release.rows import covered
 from margrave.release.store.documents import require_outside
 from margrave.release.table import Table
-from margrave.replacement import replacing
 
 if TYPE_CHECKING:
     from markupsafe import Markup

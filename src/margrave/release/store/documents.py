@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from margrave.atomic_file import replacing
 from margrave.errors import StoreError
 from margrave.release.store.folder import require_folder, sync
 from margrave.release.store.manifest import KIND, MANIFEST, OWN_FILES, TABLES, FileEntry, read_document, read_manifest
-from margrave.replacement import replacing
 
 _MOST_MANIFEST_BYTES = 2**29
 
