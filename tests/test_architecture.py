@@ -15,7 +15,7 @@ PACKAGE = Path(margrave.__file__).parent
 FLOORS = [
     {"escaping"},
     {"errors"},
-    {"memory", "codebook", "attribute", "atomic_file"},
+    {"memory", "strict_json", "attribute", "atomic_file"},
     {"dictionaries"},
     {"algebra", "privacy", "domain"},
     {"workload", "measurements", "data"},

@@ -27,10 +27,10 @@ from typing import Any
 
 from margrave.atomic_file import replacing
 from margrave.attribute import KEYS, Attribute, Label, checked_text
-from margrave.codebook import check_keys, parse_object, read_text
 from margrave.dictionaries.recognition import YAML_ENDINGS, foreign_attributes, parse_yaml
 from margrave.errors import DomainError, suggestion
 from margrave.escaping import visible
+from margrave.strict_json import check_keys, parse_object, read_text
 
 __all__ = ["Attribute", "Domain", "Label"]
 

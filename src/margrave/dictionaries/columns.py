@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from margrave.attribute import KEYS, Attribute
-from margrave.codebook import check_keys
 from margrave.errors import DomainError
+from margrave.strict_json import check_keys
 
 HINT = "margrave"
 # What missing values are called where a file allows them and does not name them.

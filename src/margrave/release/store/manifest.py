@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from margrave.codebook import parse_object
 from margrave.errors import DomainError, StoreError
 from margrave.release.store.damage import damage
+from margrave.strict_json import parse_object
 
 Names = tuple[str, ...]
 
