@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal
@@ -64,6 +65,9 @@ class Attribute:
         How many categories there are, those for other and for missing values included.
     declared
         How many of them are declared by labels, cuts or a size; they come first.
+    draft
+        The warning of the draft that the attribute was read from, until a person has reviewed it; empty otherwise. A
+        domain of such attributes is a draft. Attributes are equal whatever it says.
     """
 
     name: str
@@ -76,6 +80,7 @@ class Attribute:
     outside: Outside
     description: str
     declared: int
+    draft: str = field(default="", repr=False)
 
     def __init__(
         self,
@@ -156,6 +161,14 @@ class Attribute:
         # Where both "1" and 1 are labels, the text is meant.
         named = self.labels if self.labels is not None and category in self.labels else self._declared_categories
         return named.index(category) if category in named else None
+
+    def with_draft(self, draft: str) -> Attribute:
+        """Return the same attribute with the warning of a draft, or with none."""
+        if draft == self.draft:
+            return self
+        marked = copy(self)
+        object.__setattr__(marked, "draft", draft)
+        return marked
 
     @property
     def _value(self) -> tuple[object, ...]:

@@ -53,6 +53,7 @@ class Domain:
         Words for the reader of the codebook.
     draft
         The warning on a domain that was drafted from a table; empty if it was not. Domains are equal whatever it says.
+        Attributes of an unreviewed draft keep its warning, so that every domain made of them is a draft as well.
     reviewed
         Whether a person has checked the draft.
     """
@@ -73,11 +74,14 @@ class Domain:
             if member.name in seen:
                 raise DomainError(f"attribute {member.name!r} is given twice; give each a name of its own")
             seen.add(member.name)
-        object.__setattr__(self, "_members", members)
         if not isinstance(reviewed, bool):
             raise DomainError(f"a draft is reviewed or it is not, got {reviewed!r}; write true or false")
+        warning = checked_text("the draft's warning of a domain", draft)
+        warning = warning or next((member.draft for member in members if member.draft), "")
+        mark = "" if reviewed else warning
+        object.__setattr__(self, "_members", tuple(member.with_draft(mark) for member in members))
         object.__setattr__(self, "description", checked_text("the description of a domain", description))
-        object.__setattr__(self, "draft", checked_text("the draft's warning of a domain", draft))
+        object.__setattr__(self, "draft", warning)
         object.__setattr__(self, "reviewed", reviewed)
 
     @classmethod

@@ -1,9 +1,12 @@
 """Nothing is measured with a domain that was drafted from the table and that nobody has reviewed."""
 
+import copy
+import pickle
+
 import pytest
 from boundary import DOMAIN, CountsSource, WitnessLedger, recognisable
 
-from margrave.domain import Domain
+from margrave.domain import Attribute, Domain
 from margrave.errors import DomainError
 from margrave.mechanisms.gaussian_marginals import gaussian_marginals
 from margrave.mechanisms.residual_planner import measure
@@ -63,3 +66,43 @@ def test_the_message_says_what_to_do():
         refuse_draft(DRAFT)
     refuse_draft(REVIEWED)
     refuse_draft(DOMAIN)
+
+
+REBUILT = {
+    "a list of its attributes": lambda draft: Domain(list(draft)),
+    "some of its attributes": lambda draft: Domain([draft["sex"]]),
+    "its attributes by name": lambda draft: Domain([draft[name] for name in reversed(draft.attributes)], "my survey"),
+    "one of its attributes beside another": lambda draft: Domain([Attribute("income", size=3), draft["age"]]),
+    "a projection": lambda draft: draft.project(["age"]),
+    "a list of a projection": lambda draft: Domain(draft.project(["age", "sex"])),
+    "a copy": lambda draft: Domain(copy.copy(attribute) for attribute in draft),
+    "a deep copy": lambda draft: Domain(copy.deepcopy(list(draft))),
+    "a pickle": lambda draft: Domain(list(pickle.loads(pickle.dumps(draft)))),
+    "a pickle of its attributes": lambda draft: Domain(pickle.loads(pickle.dumps(tuple(draft)))),
+    "its file": lambda draft: Domain(list(Domain.from_json(draft.to_json()))),
+    "an empty warning": lambda draft: Domain(draft, draft=""),
+}
+
+
+@pytest.mark.parametrize("rebuild", REBUILT.values(), ids=REBUILT)
+def test_a_domain_made_of_a_drafts_attributes_is_a_draft(rebuild):
+    rebuilt = rebuild(DRAFT)
+    assert rebuilt.unreviewed
+    assert rebuilt.draft == DRAFT.draft
+    assert Domain.from_json(rebuilt.to_json()).unreviewed
+    with pytest.raises(DomainError, match=r"^the domain is a draft"):
+        refuse_draft(rebuilt)
+
+
+@pytest.mark.parametrize("rebuild", REBUILT.values(), ids=REBUILT)
+def test_a_domain_made_of_reviewed_attributes_is_none(rebuild):
+    assert not rebuild(REVIEWED).unreviewed
+    assert not rebuild(Domain(list(DRAFT), reviewed=True)).unreviewed
+
+
+def test_the_mark_does_not_tell_attributes_or_domains_apart():
+    assert list(DRAFT) == list(DOMAIN)
+    assert DRAFT == DOMAIN
+    assert hash(DRAFT["age"]) == hash(DOMAIN["age"])
+    assert repr(DRAFT["age"]) == repr(DOMAIN["age"])
+    assert [attribute.draft for attribute in DOMAIN] == [""] * len(DOMAIN), "the original is not marked"
