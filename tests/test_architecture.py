@@ -20,14 +20,14 @@ FLOORS = [
     {"algebra", "privacy", "domain"},
     {"workload", "measurements", "data"},
     {"planning", "reconstruction"},
-    {"measurement", "release"},
+    {"boundary", "release"},
     {"mechanisms"},
     {"cli"},
     {"__init__", "__main__"},
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 POST_PROCESSING = ("reconstruction", "release")
-PRIVATE = ("data", "measurement", "mechanisms")
+PRIVATE = ("data", "boundary", "mechanisms")
 # Budgets are plain numbers; all else in the privacy room draws, or charges for, what only the boundary may.
 PUBLIC_PRIVACY = ("privacy", "privacy.budget")
 

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import families, seeds
 
-from margrave import measurement
+from margrave import boundary
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.data.table import CodedTable
@@ -490,7 +490,7 @@ def test_the_terms_between_two_cuts_fit():
     """The claim of scalable_mwem, in its own constants."""
     assert (mwem._CAP, mwem._BOUND, mwem._UNITS) == (CAP, BOUND, UNITS)
     assert mwem._CAP + mwem._TERMS * 2 * mwem._BOUND * mwem._UNITS < 2**63
-    assert measurement.MOST_ROWS < mwem._BOUND
+    assert boundary.MOST_ROWS < mwem._BOUND
 
 
 @given(families(), seeds, st.integers(1, 5))
@@ -788,7 +788,7 @@ def test_what_is_no_plan_or_no_ledger_is_refused_before_the_table_is_read():
 
 
 def test_a_table_too_large_to_measure_exactly_is_refused_before_anything_is_read(monkeypatch, tmp_path):
-    monkeypatch.setattr(measurement, "MOST_ROWS", 2**59)
+    monkeypatch.setattr(boundary, "MOST_ROWS", 2**59)
     ledger, source = Ledger(tmp_path / "ledger", cap=10), CountsSource(recognisable())
     with pytest.raises(MeasurementError, match="has 12 cells; at most 8 can be measured exactly"):
         by_plan(source, ledger=ledger)

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from replay import Choice, replay
 
-from margrave import measurement
+from margrave import boundary
 from margrave.data.table import CodedTable
 from margrave.domain import Domain
 from margrave.errors import MeasurementError
@@ -186,16 +186,16 @@ def test_a_lost_c_is_caught(tmp_path):
 
 
 def test_a_halved_scale_is_caught(monkeypatch):
-    drawn = measurement._drawn
-    monkeypatch.setattr(measurement, "_drawn", lambda sampler, variance, count: drawn(sampler, variance / 4, count))
+    drawn = boundary._drawn
+    monkeypatch.setattr(boundary, "_drawn", lambda sampler, variance, count: drawn(sampler, variance / 4, count))
     for mechanism, module in MECHANISMS.values():
         assert caught(mechanism, module)
 
 
 def test_a_table_that_is_measured_twice_is_caught(monkeypatch, tmp_path):
     def twice(layout, counts, noise, sampler):
-        first = measurement.measure_residuals(layout, counts, noise, sampler)
-        return (first + measurement.measure_residuals(layout, counts, noise, sampler)) / 2
+        first = boundary.measure_residuals(layout, counts, noise, sampler)
+        return (first + boundary.measure_residuals(layout, counts, noise, sampler)) / 2
 
     with monkeypatch.context() as patched:
         patched.setattr(planner_module, "measure_residuals", twice)

@@ -9,7 +9,7 @@ import numpy as np
 
 from margrave.data.source import open_source
 from margrave.errors import PlanError
-from margrave.measurement import check_range, measure_residuals
+from margrave.boundary import check_range, measure_residuals
 from margrave.measurements import Measurements
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
 from margrave.planning.coefficients import exact_cost

@@ -33,7 +33,7 @@ from margrave.algebra.layout import Layout
 from margrave.algebra.threads import over_tables
 from margrave.data.source import open_source
 from margrave.errors import BudgetError, PlanError
-from margrave.measurement import MOST_ROWS, measure_marginal
+from margrave.boundary import MOST_ROWS, measure_marginal
 from margrave.measurements import Measurements
 from margrave.mechanisms.gaussian_marginals import marginal_cost
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending

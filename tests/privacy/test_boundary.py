@@ -12,11 +12,11 @@ from matrices import centering, closure
 from scipy import stats
 from strategies import families, seeds
 
-from margrave import measurement
+from margrave import boundary
 from margrave.algebra.layout import Layout
 from margrave.domain import Domain
 from margrave.errors import MeasurementError
-from margrave.measurement import check_range, integer_residual, measure_marginal, measure_residuals
+from margrave.boundary import check_range, integer_residual, measure_marginal, measure_residuals
 from margrave.planning.plan import plan
 from margrave.privacy.budget import Budget
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
@@ -52,7 +52,7 @@ def signed(number):
     return (int(number) + WRAP // 2) % WRAP - WRAP // 2
 
 
-@given(st.lists(st.integers(1, 4), max_size=5), seeds, st.sampled_from([3, 10**4, measurement.MOST_ROWS]))
+@given(st.lists(st.integers(1, 4), max_size=5), seeds, st.sampled_from([3, 10**4, boundary.MOST_ROWS]))
 @settings(deadline=None, max_examples=60)
 def test_the_integer_residual_is_the_kronecker_product_exactly(shape, seed, most):
     counts = np.random.default_rng(seed).integers(0, most, size=shape, endpoint=True)
@@ -136,7 +136,7 @@ def test_tables_that_are_not_measured_are_zero_and_no_noise_is_drawn_for_them():
 
 
 def test_a_table_that_could_leave_64_bits_is_refused_by_its_public_size(monkeypatch):
-    monkeypatch.setattr(measurement, "MOST_ROWS", 2**58)
+    monkeypatch.setattr(boundary, "MOST_ROWS", 2**58)
     layout = Layout.of((5, 4), [(0, 1)])
     noise = [Fraction(1)] * len(layout.sets)
     text = (
@@ -149,17 +149,17 @@ def test_a_table_that_could_leave_64_bits_is_refused_by_its_public_size(monkeypa
             measure_residuals(layout, counts, noise, ScriptedSampler())
     # What is not measured may have any size, and counts of any size pass: they are never looked at.
     check_range(layout, [*noise[:3], None])
-    monkeypatch.setattr(measurement, "MOST_ROWS", 2**36)
+    monkeypatch.setattr(boundary, "MOST_ROWS", 2**36)
     huge = np.full(layout.cells, 2**62)
     measure_residuals(layout, huge, noise, ScriptedSampler())
 
 
 def test_the_range_holds_at_the_public_bound():
     """|H v| ≤ n_τ · rows, also on the way: the worst table has all rows in one cell."""
-    cells = 2**62 // measurement.MOST_ROWS
+    cells = 2**62 // boundary.MOST_ROWS
     shape = (2**13, 2**13)
     assert math.prod(shape) == cells
-    largest = math.prod(size - 1 for size in shape) * measurement.MOST_ROWS
+    largest = math.prod(size - 1 for size in shape) * boundary.MOST_ROWS
     # A discrete Gaussian of the largest variance, 10³⁰, passes 2⁶² (4,600 standard deviations) with odds of e^(−10⁷).
     assert largest + 2**62 <= 2**63
 

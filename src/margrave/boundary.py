@@ -1,4 +1,4 @@
-r"""BOUNDARY: the only place where exact counts and noise meet. What comes out is noisy; what goes in never does.
+r"""The boundary: the only place where exact counts and noise meet. What comes out is noisy; what goes in never does.
 
 A residual is measured in integers (the noise: ``privacy.noise``; the cost: ``planning.coefficients``).
 From the counts v of the table on τ,
