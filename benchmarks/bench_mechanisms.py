@@ -25,7 +25,7 @@ from margrave.data.table import CodedTable
 from margrave.domain import Domain
 from margrave.mechanisms.residual_planner import measure
 from margrave.mechanisms.scalable_mwem import scalable_mwem
-from margrave.planning.plan import plan
+from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.workload import Workload
 

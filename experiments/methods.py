@@ -12,7 +12,7 @@ from experiments.published import published_tables
 from margrave.algebra.kernels import Floats
 from margrave.errors import suggestion
 from margrave.measurements import Measurements
-from margrave.planning.plan import Plan, plan
+from margrave.planning.plans import Plan, plan
 from margrave.privacy.budget import Budget
 from margrave.release.reconstruct import reconstruct
 from margrave.workload import Workload

@@ -26,7 +26,7 @@ from margrave.data.table import CodedTable
 from margrave.domain import Domain
 from margrave.errors import MemoryLimitError
 from margrave.mechanisms.residual_planner import measure
-from margrave.planning.plan import plan
+from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
 from margrave.release.reconstruct import reconstruct

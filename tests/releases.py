@@ -10,7 +10,7 @@ from margrave.domain import Attribute, Domain
 from margrave.measurements import Laplace, Measurements
 from margrave.mechanisms.residual_planner import measure
 from margrave.mechanisms.scalable_mwem import scalable_mwem
-from margrave.planning.plan import plan
+from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.release.reconstruct import reconstruct
 from margrave.workload import Workload

@@ -84,6 +84,16 @@ def test_no_module_imports_itself_through_others():
         visit(name)
 
 
+@pytest.mark.parametrize("name", [name for name in MODULES if "." in name])
+def test_no_room_hides_a_module_behind_another_name(name):
+    """``import margrave.planning.plans as p`` gives the module, not a function that its room exports."""
+    rooms, _, own = name.rpartition(".")
+    exported = MODULES[rooms].read_text(encoding="utf-8") if rooms in MODULES else ""
+    for node in ast.walk(ast.parse(exported)):
+        if isinstance(node, ast.ImportFrom):
+            assert own not in {alias.asname or alias.name for alias in node.names}, f"margrave.{rooms} hides {own}"
+
+
 def test_post_processing_cannot_reach_the_data():
     def reachable(name):
         seen, waiting = set(), [name]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from margrave.mechanisms.gaussian_marginals import gaussian_marginals
     from margrave.mechanisms.residual_planner import measure
     from margrave.mechanisms.scalable_mwem import scalable_mwem
-    from margrave.planning.plan import Plan, budget_for_margin, plan
+    from margrave.planning.plans import Plan, budget_for_margin, plan
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
     from margrave.release.reconstruct import reconstruct
@@ -56,13 +56,13 @@ _LATE = {
     "Laplace": "margrave.measurements",
     "Ledger": "margrave.privacy.ledger",
     "Measurements": "margrave.measurements",
-    "Plan": "margrave.planning.plan",
+    "Plan": "margrave.planning.plans",
     "Release": "margrave.release.release",
-    "budget_for_margin": "margrave.planning.plan",
+    "budget_for_margin": "margrave.planning.plans",
     "gaussian_marginals": "margrave.mechanisms.gaussian_marginals",
     "load": "margrave.release.store.loading",
     "measure": "margrave.mechanisms.residual_planner",
-    "plan": "margrave.planning.plan",
+    "plan": "margrave.planning.plans",
     "reconstruct": "margrave.release.reconstruct",
     "scalable_mwem": "margrave.mechanisms.scalable_mwem",
 }

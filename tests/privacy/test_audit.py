@@ -29,7 +29,7 @@ from margrave.domain import Domain
 from margrave.mechanisms import scalable_mwem as mwem
 from margrave.mechanisms.gaussian_marginals import gaussian_marginals
 from margrave.mechanisms.residual_planner import measure
-from margrave.planning.plan import plan
+from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
 from margrave.privacy.selection import select, selection_cost, selection_epsilon

@@ -14,10 +14,10 @@ from strategies import families, seeds
 
 from margrave import boundary
 from margrave.algebra.layout import Layout
+from margrave.boundary import check_range, integer_residual, measure_marginal, measure_residuals
 from margrave.domain import Domain
 from margrave.errors import MeasurementError
-from margrave.boundary import check_range, integer_residual, measure_marginal, measure_residuals
-from margrave.planning.plan import plan
+from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
 from margrave.workload import Workload

@@ -12,7 +12,7 @@ from margrave.mechanisms.gaussian_marginals import gaussian_marginals
 from margrave.mechanisms.residual_planner import measure
 from margrave.mechanisms.scalable_mwem import scalable_mwem
 from margrave.mechanisms.spending import refuse_draft
-from margrave.planning.plan import plan
+from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.workload import Workload
 

@@ -43,7 +43,7 @@ from margrave.mechanisms.gaussian_marginals import gaussian_marginals, marginal_
 from margrave.mechanisms.residual_planner import measure
 from margrave.mechanisms.scalable_mwem import GRID_BITS, _RunningEstimate, scalable_mwem
 from margrave.mechanisms.spending import spending
-from margrave.planning.plan import plan
+from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.privacy.ledger import Ledger
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler

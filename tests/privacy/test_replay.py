@@ -26,7 +26,7 @@ from margrave.errors import MeasurementError
 from margrave.mechanisms import gaussian_marginals as marginals_module
 from margrave.mechanisms import residual_planner as planner_module
 from margrave.mechanisms import scalable_mwem as mwem_module
-from margrave.planning.plan import plan
+from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.workload import Workload
 

@@ -30,7 +30,7 @@ from margrave.errors import BudgetRefusedError, JobError, suggestion
 if TYPE_CHECKING:
     from margrave.data.source import Data
     from margrave.domain import Domain
-    from margrave.planning.plan import Plan
+    from margrave.planning.plans import Plan
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
     from margrave.workload import Workload
@@ -192,7 +192,7 @@ class Job:
 
     def plan(self, workload: Workload) -> Plan:
         """Make the plan; by default for the method that will be used."""
-        from margrave.planning.plan import plan
+        from margrave.planning.plans import plan
 
         usual = "nonnegative" if (self.method or "lnn") == "lnn" else "total_variance"
         contributions = self.need("contributions")

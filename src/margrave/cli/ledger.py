@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
-from rich.text import Text
 from typer.core import TyperGroup
 
 from margrave.cli import options as o
 from margrave.cli.job import budget_of
-from margrave.cli.screen import console, print_json, print_table, styled
+from margrave.cli.screen import console, lines, print_json, print_table
 
 if TYPE_CHECKING:
     from margrave.privacy.ledger import Balance
@@ -63,7 +62,7 @@ def show(file: File, delta: ShownDelta = None, json: o.AsJson = False) -> None:
     for name in ("", "time", "ρ", "purpose", "what", "hash"):
         table.add_column(name, justify="right" if name in ("", "ρ") else "left")
     for one in entries:
-        what = Text("\n").join(styled(f"{name}: {one.details[name]}", "") for name in _DETAILS if name in one.details)
+        what = lines(f"{name}: {one.details[name]}" for name in _DETAILS if name in one.details)
         table.add_row(str(one.number), one.time, f"{float(one.rho):.6g}", one.purpose, what, one.hash[:_SHOWN_HASH])
     print_table(table)
     _print_balance(balance)

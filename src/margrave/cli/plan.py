@@ -12,7 +12,7 @@ from margrave.cli.job import Job
 from margrave.cli.screen import console, print_json
 
 if TYPE_CHECKING:
-    from margrave.planning.plan import Plan
+    from margrave.planning.plans import Plan
 
 _UNBIASED = "Errors are standard errors of the unbiased estimates; the non-negative tables are nearer on the whole."
 

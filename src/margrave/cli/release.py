@@ -17,7 +17,7 @@ from margrave.errors import InterruptionError, MargraveError
 if TYPE_CHECKING:
     from margrave.data.source import Data
     from margrave.measurements import Measurements
-    from margrave.planning.plan import Plan
+    from margrave.planning.plans import Plan
     from margrave.privacy.ledger import Ledger
     from margrave.release.release import Release
 

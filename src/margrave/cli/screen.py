@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -71,6 +71,17 @@ def styled(text: str, style: str) -> Text:
         The style.
     """
     return Text(visible(text), style=style)
+
+
+def lines(texts: Iterable[str]) -> Text:
+    """Return texts as the lines of one cell of a table.
+
+    Parameters
+    ----------
+    texts
+        The texts; each is one line, shown as a `Screen` shows it.
+    """
+    return Text("\n").join(styled(text, "") for text in texts)
 
 
 def print_json(value: object) -> None:

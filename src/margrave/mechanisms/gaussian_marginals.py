@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
 from margrave.algebra.layout import Layout
+from margrave.boundary import measure_marginal
 from margrave.data.source import is_source, open_source
 from margrave.domain import Domain
 from margrave.errors import DataError, PlanError
-from margrave.boundary import measure_marginal
 from margrave.measurements import Measurements
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
 from margrave.planning.coefficients import checked_contributions

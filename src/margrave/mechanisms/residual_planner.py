@@ -7,13 +7,13 @@ from math import ceil
 
 import numpy as np
 
+from margrave.boundary import check_range, measure_residuals
 from margrave.data.source import open_source
 from margrave.errors import PlanError
-from margrave.boundary import check_range, measure_residuals
 from margrave.measurements import Measurements
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
 from margrave.planning.coefficients import exact_cost
-from margrave.planning.plan import Plan
+from margrave.planning.plans import Plan
 from margrave.privacy.ledger import Ledger
 from margrave.privacy.noise import Sampler
 

@@ -31,9 +31,9 @@ from margrave.algebra import transform
 from margrave.algebra.kernels import Floats, Index, Integers, add_facets, compiled, spread_facets, widest_facets
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import over_tables
+from margrave.boundary import MOST_ROWS, measure_marginal
 from margrave.data.source import open_source
 from margrave.errors import BudgetError, PlanError
-from margrave.boundary import MOST_ROWS, measure_marginal
 from margrave.measurements import Measurements
 from margrave.mechanisms.gaussian_marginals import marginal_cost
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending

@@ -11,7 +11,7 @@ import pytest
 from margrave.domain import Domain
 from margrave.errors import ArrayError, DomainError, PlanError
 from margrave.planning import Plan, budget_for_margin, plan
-from margrave.planning.plan import LARGEST_NOISE, SMALLEST_NOISE
+from margrave.planning.plans import LARGEST_NOISE, SMALLEST_NOISE
 from margrave.privacy import noise
 from margrave.privacy.budget import Budget
 from margrave.workload import Workload
