@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from margrave.attribute import Attribute, Label
 from margrave.data.description import Data
 from margrave.data.failures import quietly
 from margrave.data.opening import kind_of, opened, require_columns
 from margrave.data.profile import Profile
-from margrave.domain import Domain
+from margrave.domain import Attribute, Domain, Label
 from margrave.errors import DataError
 
 WARNING = (

@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from margrave.attribute import Attribute
 from margrave.data.columns import buffer_of, filled, number_codes
 from margrave.data.moments import Moments
 from margrave.data.numbers import MISSING, OUTSIDE, Codes, numbers_of
 from margrave.data.texts import Texts, read_texts
+from margrave.domain import Attribute
 from margrave.errors import DataError
 
 # The code of a row that is left out of every table.

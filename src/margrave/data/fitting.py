@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from margrave.attribute import Attribute
 from margrave.data.description import Data
 from margrave.data.encoding import Encoder
 from margrave.data.engines import Engine
@@ -22,7 +21,7 @@ from margrave.data.failures import quietly
 from margrave.data.numbers import MISSING, OUTSIDE, Codes
 from margrave.data.opening import kind_of, opened, require_columns
 from margrave.data.persons import PersonFit, Persons
-from margrave.domain import Domain
+from margrave.domain import Attribute, Domain
 from margrave.errors import DataError, suggestion
 
 NOT_FOR_PUBLICATION = "PRIVATE: for the custodian's eyes only, not for publication"

@@ -16,9 +16,9 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from margrave.attribute import Attribute
 from margrave.data.encoding import Encoder
 from margrave.data.numbers import MISSING, OUTSIDE, Codes, as_written, is_double
+from margrave.domain import Attribute
 from margrave.errors import DataError
 
 Kind = nw.dtypes.DType | type[nw.dtypes.DType]

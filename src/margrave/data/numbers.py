@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.attribute import Attribute
+from margrave.domain import Attribute
 
 Codes = NDArray[np.int32]
 WholeNumbers = NDArray[np.integer[Any]]

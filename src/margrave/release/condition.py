@@ -19,8 +19,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from margrave.attribute import Attribute, Label
-from margrave.domain import Domain
+from margrave.domain import Attribute, Domain, Label
 from margrave.errors import DomainError, QueryError
 from margrave.release.matching import RANGES, among, compare
 from margrave.release.uncertainty import Mask

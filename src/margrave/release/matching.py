@@ -19,7 +19,7 @@ from typing import TypeGuard
 
 import numpy as np
 
-from margrave.attribute import Attribute, Label
+from margrave.domain import Attribute, Label
 from margrave.errors import QueryError, suggestion
 from margrave.release.uncertainty import Mask
 

@@ -21,8 +21,7 @@ from functools import partial
 import numpy as np
 
 from margrave.algebra.kernels import Floats
-from margrave.attribute import Label
-from margrave.domain import Domain
+from margrave.domain import Domain, Label
 from margrave.errors import DomainError, QueryError
 from margrave.measurements.entries import read_only, spoken
 from margrave.release.condition import Masks, both, read_condition

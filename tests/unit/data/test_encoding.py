@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from margrave.attribute import Attribute
 from margrave.data.encoding import DROPPED, Encoder
+from margrave.domain import Attribute
 from margrave.errors import DataError
 
 NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf|infinity|nan)", re.IGNORECASE | re.ASCII)

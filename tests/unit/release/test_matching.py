@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from margrave.attribute import Attribute
+from margrave.domain import Attribute
 from margrave.errors import QueryError
 from margrave.release.matching import among, compare
 

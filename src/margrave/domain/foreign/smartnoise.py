@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from margrave.dictionaries.columns import HINT, MISSING, Column, whole_range
+from margrave.domain.foreign.columns import HINT, MISSING, Column, whole_range
 from margrave.errors import DomainError
 
 _QUOTES = ('""', "``", "[]")

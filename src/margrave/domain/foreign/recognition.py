@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from margrave.attribute import Attribute
-from margrave.dictionaries.columns import attributes_of
-from margrave.dictionaries.csvw import csvw_columns, is_csvw
-from margrave.dictionaries.sdnist import is_sdnist, sdnist_columns
-from margrave.dictionaries.smartnoise import is_smartnoise, smartnoise_columns
+from margrave.domain.attribute import Attribute
+from margrave.domain.foreign.columns import attributes_of
+from margrave.domain.foreign.csvw import csvw_columns, is_csvw
+from margrave.domain.foreign.sdnist import is_sdnist, sdnist_columns
+from margrave.domain.foreign.smartnoise import is_smartnoise, smartnoise_columns
 from margrave.errors import DomainError
 
 YAML_ENDINGS = (".yaml", ".yml")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from margrave.dictionaries.columns import HINT, Column, meanings, text_of, whole_range
+from margrave.domain.foreign.columns import HINT, Column, meanings, text_of, whole_range
 
 _WORDS = ("description", "details", "link", "dtype", "kind", "has_null", "null_value", "step_size", "min", "max", HINT)
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}", re.ASCII)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from margrave.dictionaries.columns import HINT, MISSING, Column, text_of, whole_range
+from margrave.domain.foreign.columns import HINT, MISSING, Column, text_of, whole_range
 from margrave.errors import DomainError
 
 _CONTEXT = "http://www.w3.org/ns/csvw"

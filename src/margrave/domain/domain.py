@@ -9,7 +9,7 @@ is not. The *codebook* is the JSON file of a domain:
         {"name": "region", "size": 17, "outside": "drop"}]}
 
 The sizes alone, ``{"age": 3, "sex": 2, "region": 17}``, as the package mbi writes them, are read as well, and so are
-the files of `margrave.dictionaries`. A codebook that was drafted from a table begins with the keys ``"draft"`` and
+the files of `margrave.domain.foreign`. A codebook that was drafted from a table begins with the keys ``"draft"`` and
 ``"reviewed"``: nothing is measured with it before a person has checked it and written ``"reviewed": true``.
 """
 
@@ -26,13 +26,11 @@ from pathlib import Path
 from typing import Any
 
 from margrave.atomic_file import replacing
-from margrave.attribute import KEYS, Attribute, Label, checked_text
-from margrave.dictionaries.recognition import YAML_ENDINGS, foreign_attributes, parse_yaml
+from margrave.domain.attribute import KEYS, Attribute, Label, checked_text
+from margrave.domain.foreign.recognition import YAML_ENDINGS, foreign_attributes, parse_yaml
 from margrave.errors import DomainError, suggestion
 from margrave.escaping import visible
 from margrave.strict_json import check_keys, parse_object, read_text
-
-__all__ = ["Attribute", "Domain", "Label"]
 
 _SCHEMA = 1
 _CODEBOOK_KEYS = ("draft", "reviewed", "margrave", "schema", "description", "attributes")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from margrave.attribute import KEYS, Attribute
+from margrave.domain.attribute import KEYS, Attribute
 from margrave.errors import DomainError
 from margrave.strict_json import check_keys
 
