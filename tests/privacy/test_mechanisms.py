@@ -46,7 +46,13 @@ from margrave.mechanisms.spending import spending
 from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.privacy.ledger import Ledger
-from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
+from margrave.privacy.noise import (
+    InsecureSeededSource,
+    LazySampler,
+    SystemEntropy,
+    described_sampler,
+    gaussian_sampler,
+)
 from margrave.privacy.selection import selection_cost, selection_epsilon
 from margrave.release.reconstruct import reconstruct
 from margrave.workload import Workload
@@ -850,24 +856,88 @@ def test_noise_in_floating_point_is_refused_whoever_draws_it():
 
 
 def test_a_class_in_place_of_a_source_is_refused_before_the_charge():
-    from margrave.privacy.noise import SystemEntropy
-
     with pytest.raises(NoiseError, match=r"a source of random bits is SystemEntropy\(\)"):
         gaussian_sampler(source=SystemEntropy)
 
 
-def test_only_a_plain_yes_makes_measurements_private():
-    class Vague:
-        name, private = "vague", "yes"
+class Boastful:
+    """Draws no noise at all, and says of itself what ours says."""
 
-        def draw(self, variance, count):
-            return np.zeros(count, dtype=np.int64)
+    name, private = "margrave (system entropy)", True
 
-        def spawn(self, count):
-            return [self] * count
+    def draw(self, variance, count):
+        return np.zeros(count, dtype=np.int64)
 
-    noisy = measure(small_plan(), CodedTable(SMALL, SMALL_TABLE), sampler=Vague())
-    assert noisy.provenance.private is False
+    def spawn(self, count):
+        return [self] * count
+
+
+class Extended(LazySampler):
+    """One of ours with another draw."""
+
+    def draw(self, variance, count):
+        return np.zeros(count, dtype=np.int64)
+
+
+class LoadedDice(SystemEntropy):
+    """One of our sources with other words."""
+
+    def words(self, count):
+        return np.zeros(count, dtype=np.uint64)
+
+
+def patched(sampler, **methods):
+    for name, method in methods.items():
+        object.__setattr__(sampler, name, method)
+    return sampler
+
+
+FOREIGN = {
+    "a type of somebody's own": (Boastful(), "foreign: margrave (system entropy)"),
+    "a type that extends ours": (Extended(), "foreign: margrave (system entropy)"),
+    "one of ours with a method replaced": (
+        patched(LazySampler(), draw=lambda variance, count: np.zeros(count, dtype=np.int64)),
+        "foreign: margrave (system entropy)",
+    ),
+    "ours on a source that extends ours": (LazySampler(LoadedDice()), "margrave (foreign: system entropy)"),
+    "ours on a source with a method replaced": (
+        LazySampler(patched(SystemEntropy(), words=lambda count: np.zeros(count, dtype=np.uint64))),
+        "margrave (foreign: system entropy)",
+    ),
+    "ours on a source with another name": (
+        LazySampler(patched(LoadedDice(), name="the best there is")),
+        "margrave (foreign: the best there is)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("sampler", "name"), FOREIGN.values(), ids=FOREIGN)
+def test_a_foreign_sampler_is_named_as_such_and_is_not_private_whatever_it_says(sampler, name):
+    assert (sampler.private, described_sampler(sampler)) == (True, (name, False))
+
+
+@every_mechanism
+def test_the_record_names_a_foreign_sampler(run):
+    record = run(CountsSource(recognisable()), sampler=Boastful()).provenance
+    assert record.private is False
+    assert record.sampler.startswith("foreign: margrave (system entropy)")
+
+
+def test_a_foreign_source_of_choices_is_named_and_marks_the_whole():
+    class Source(InsecureSeededSource):
+        name, private = "system entropy", True
+
+    record = by_rounds(CountsSource(recognisable()), entropy=Source(3)).provenance
+    assert record.private is False
+    assert record.sampler == "margrave (system entropy); choices: foreign: system entropy"
+
+
+def test_a_name_that_is_no_text_is_replaced_by_the_type_and_a_long_one_is_cut():
+    sampler = Boastful()
+    sampler.name = ["margrave"]
+    assert described_sampler(sampler) == ("foreign: Boastful", False)
+    sampler.name = "m" * 10_000
+    assert described_sampler(sampler) == (f"foreign: {'m' * 100}", False)
 
 
 def test_an_empty_table_fits_and_an_unreadable_column_tells_nothing():

@@ -123,7 +123,7 @@ def test_numbers_from_elsewhere_state_no_guarantee():
 
 def test_noise_from_a_seed_is_refused():
     release = made(measured(sampler=gaussian_sampler(source=InsecureSeededSource(3))))
-    with pytest.raises(StoreError, match="drawn from a seed and protects nobody; only a release with private noise"):
+    with pytest.raises(StoreError, match="drawn from a seed or by a sampler that margrave does not know"):
         registry_entry(release)
 
 

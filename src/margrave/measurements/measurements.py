@@ -199,7 +199,17 @@ class Measurements:
         return cls(domain, layout, values, precisions, often, provenance=provenance, averages=averages)
 
     def with_provenance(self, provenance: Provenance) -> Measurements:
-        """Return the same measurements with a record of how they were made."""
+        """Return the same measurements with a record of how they were made.
+
+        Measurements that are recorded as not private stay so: a record that says otherwise is refused.
+        """
+        if not isinstance(provenance, Provenance):
+            raise MeasurementError(f"expected a Provenance, got a {type(provenance).__name__}; give a whole record")
+        if self.provenance is not None and provenance.private and not self.provenance.private:
+            raise MeasurementError(
+                "these measurements are recorded as not private, and no other record makes them private; measure anew "
+                "with noise from the system's entropy"
+            )
         return replace(self, provenance=provenance)
 
     @cached_property

@@ -2,19 +2,35 @@
 
 Plain values that travel with the measurements into every file. Nothing here depends on the private table: amounts are
 planned before it is read, and the sets that a mechanism chose were chosen privately.
+
+A record comes from a file as often as from a mechanism, so nothing in it is taken on trust: every field has its type,
+the steps cost no more than ρ, and the stated ε is no less than ρ and δ give.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
+from numbers import Rational
 from typing import Any
 
-from margrave.errors import MeasurementError
+from margrave.errors import BudgetError, MeasurementError
+from margrave.privacy.budget import Budget, shown_fraction, shown_value
 
 NEIGHBOURS = "add or remove one person"
 _HASH = re.compile(r"[0-9a-f]{64}")
+_TEXTS = ("mechanism", "sampler", "version", "contributions_bounded", "neighbours")
+# An exact amount in a file: digits only, and no more of them than Python itself reads. ``Fraction("1e999999999")``
+# would fill all memory.
+_AMOUNT = re.compile(r"[0-9]{1,4300}(?:/[0-9]{1,4300})?")
+# Bits of the sums that decide, nearly always, whether steps cost more than they may; and bits of the denominators that
+# are added up exactly where those do not.
+_SUM_BITS, _MOST_EXACT_BITS = 512, 2**18
+# ε is rounded up to a float; a version that searches ε in another way may round it to a neighbouring one.
+_EPSILON_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -46,7 +62,7 @@ class Provenance:
     rho
         What was charged in all, exactly; no less than the sum of the steps.
     epsilon, delta
-        The same as an (ε, δ) guarantee.
+        The same as an (ε, δ) guarantee; ε is no less than ρ and δ give.
     contributions
         The most rows that one person has in the table.
     contributions_bounded
@@ -54,7 +70,8 @@ class Provenance:
     sampler
         Which sampler drew the noise.
     private
-        Whether its randomness is fit for private data; False marks experiments with a seed, for ever.
+        Whether its randomness is fit for private data. False marks experiments with a seed, and noise of a sampler
+        that margrave does not know; it stays False in everything made from the measurements.
     version
         The version of margrave.
     neighbours
@@ -86,14 +103,24 @@ class Provenance:
     cut_short: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a record that says less than was spent, or that does not say plainly whether it is private."""
-        spent = sum((step.rho for step in self.steps), Fraction(0))
-        if spent > self.rho or any(step.rho < 0 for step in self.steps):
+        """Refuse a record that cannot be true, or that does not say plainly whether it is private."""
+        for name in _TEXTS:
+            if not isinstance(getattr(self, name), str):
+                raise MeasurementError(f"{name} is {shown_value(getattr(self, name))} in a provenance; it must be text")
+        for name in ("private", "adaptive"):
+            if not isinstance(getattr(self, name), bool):
+                given = shown_value(getattr(self, name))
+                raise MeasurementError(f"{name} is {given} in a provenance; it must be True or False")
+        rows = self.contributions
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+            raise MeasurementError(f"contributions is {shown_value(rows)} in a provenance; it must be at least 1 row")
+        object.__setattr__(self, "rho", _checked_rho("rho", self.rho))
+        object.__setattr__(self, "steps", _checked_steps(self.steps))
+        _check_epsilon(self.rho, self.epsilon, self.delta)
+        if _exceed([step.rho for step in self.steps], self.rho):
             raise MeasurementError(
-                f"the steps cost ρ = {spent} and the record says {self.rho}; record all that was spent"
+                f"the steps cost more than the record says, ρ = {_shown(self.rho)}; record all that was spent"
             )
-        if not isinstance(self.private, bool):
-            raise MeasurementError(f"private is {self.private!r} in a provenance; it must be True or False")
         _check_entry(self.ledger_entry, self.ledger_hash)
         if self.cut_short is not None and not (isinstance(self.cut_short, str) and self.cut_short):
             raise MeasurementError("cut_short must be words that say where a run ended, or None")
@@ -107,12 +134,86 @@ class Provenance:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Provenance:
-        """Return the provenance that `to_dict` wrote."""
+        """Return the provenance that `to_dict` wrote; refuse what cannot be true."""
         try:
-            steps = tuple(Step(str(step["purpose"]), Fraction(step["rho"])) for step in plain["steps"])
-            return cls(**{**plain, "rho": Fraction(plain["rho"]), "steps": steps})
-        except (KeyError, TypeError, ValueError, ArithmeticError, MeasurementError) as error:
+            known = {field.name for field in fields(cls)}
+            unknown = sorted(set(plain) - known)
+            if unknown:
+                raise MeasurementError(f"it has the unknown key {shown_value(unknown[0])}")
+            steps = tuple(Step(step["purpose"], _amount(step["rho"])) for step in plain["steps"])
+            return cls(**{**plain, "rho": _amount(plain["rho"]), "steps": steps})
+        except KeyError as error:
+            raise MeasurementError(
+                f"the provenance is damaged (it lacks {error}); save the measurements again"
+            ) from None
+        except (TypeError, ValueError, ArithmeticError, MeasurementError) as error:
             raise MeasurementError(f"the provenance is damaged ({error}); save the measurements again") from error
+
+
+def _amount(text: object) -> Fraction:
+    """Return an exact amount from its text ``p/q`` or ``p``; a number, a sign or an exponent is refused."""
+    if not isinstance(text, str) or not _AMOUNT.fullmatch(text):
+        raise MeasurementError(f"an amount is {shown_value(text)}; it must be a text such as '1/3'")
+    return Fraction(text)
+
+
+def _shown(rho: Fraction) -> str:
+    """Return ρ exactly where that is short, and else rounded."""
+    text = str(rho) if rho.denominator.bit_length() < 64 else ""
+    return text if 0 < len(text) < 40 else shown_fraction(rho)
+
+
+def _checked_rho(what: str, rho: object) -> Fraction:
+    """Return an amount as a fraction if it is an exact number."""
+    if isinstance(rho, bool) or not isinstance(rho, Rational):
+        raise MeasurementError(f"{what} is {shown_value(rho)} in a provenance; it must be a Fraction")
+    return Fraction(rho)
+
+
+def _checked_steps(steps: object) -> tuple[Step, ...]:
+    """Return the steps if each has a purpose in words and an exact cost of at least 0."""
+    if not isinstance(steps, tuple) or not all(isinstance(step, Step) for step in steps):
+        raise MeasurementError(f"steps is {shown_value(steps)} in a provenance; it must be a tuple of Step")
+    for step in steps:
+        if not isinstance(step.purpose, str):
+            raise MeasurementError(f"the purpose of a step is {shown_value(step.purpose)}; it must be text")
+    checked = tuple(Step(step.purpose, _checked_rho("the cost of a step", step.rho)) for step in steps)
+    if any(step.rho < 0 for step in checked):
+        raise MeasurementError("a step costs less than 0; record all that was spent")
+    return checked
+
+
+def _exceed(amounts: Sequence[Fraction], most: Fraction) -> bool:
+    """Tell whether amounts add up to more than ``most``, exactly.
+
+    In units of 2⁻ˢ, far below ``most``, each amount rounds down by less than one unit. Only where the sums of those are
+    too close to tell are the fractions added up: the common denominator of many hostile ones has millions of digits.
+    """
+    shift = _SUM_BITS + max(0, most.denominator.bit_length() - most.numerator.bit_length())
+    rounded = sum((amount.numerator << shift) // amount.denominator for amount in amounts)
+    limit = (most.numerator << shift) // most.denominator
+    if rounded > limit:
+        return True
+    if rounded + len(amounts) <= limit:
+        return False
+    if sum(size.bit_length() for size in {amount.denominator for amount in amounts}) > _MOST_EXACT_BITS:
+        raise MeasurementError("the costs of the steps are fractions too long to add up; round them up")
+    return sum(amounts, Fraction(0)) > most
+
+
+def _check_epsilon(rho: Fraction, epsilon: object, delta: object) -> None:
+    """Refuse an ε that is not a number, or is less than ρ and δ give; more is a weaker statement, and true."""
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise MeasurementError(f"{name} is {shown_value(value)} in a provenance; it must be a finite number from 0")
+    try:
+        least = Budget(rho=rho, delta=delta).epsilon()  # type: ignore[arg-type]
+    except BudgetError as error:
+        raise MeasurementError(f"a provenance has impossible numbers: {error}") from error
+    if epsilon < least * (1 - _EPSILON_ROUNDING):  # type: ignore[operator]
+        raise MeasurementError(
+            f"the record says ε = {shown_value(epsilon)}, and its ρ gives ε = {least:g} at δ = {delta:g}; state no less"
+        )
 
 
 def _check_entry(number: object, digest: object) -> None:

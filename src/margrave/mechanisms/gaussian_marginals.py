@@ -65,7 +65,7 @@ def gaussian_marginals(
     ledger
         The spending record of the table; refuses, before anything is drawn, what would pass its cap.
     sampler
-        "margrave", "opendp", or a sampler of your own making.
+        "margrave", "opendp", or a sampler of your own, which is recorded as foreign and not private.
     keep, defer_signals
         As for `measure`: what saves the measurements, and whether signals wait for it.
     """

@@ -49,8 +49,9 @@ def measure(
     ledger
         The spending record of the table; refuses, before anything is drawn, what would pass its cap.
     sampler
-        "margrave" (exact noise from the system's entropy), "opendp", or a sampler of your own making, such as one with
-        a seed for experiments, which marks the measurements as not private.
+        "margrave" (exact noise from the system's entropy), "opendp", ``gaussian_sampler(source=…)``, or a sampler of
+        your own. A seed, for experiments, marks the measurements as not private. A sampler of your own is recorded as
+        foreign and not private, whatever it says of itself.
     keep
         Called once with the measurements, before they are returned: a function that saves them, as
         ``lambda noisy: noisy.save("noisy.npz")``.

@@ -142,7 +142,8 @@ def scalable_mwem(
     ledger
         The spending record of the table; refuses, before anything is drawn, what would pass its cap.
     sampler
-        "margrave", "opendp", or a sampler of your own making, for the measurements.
+        "margrave", "opendp", or a sampler of your own, for the measurements; one of your own is recorded as foreign and
+        not private.
     entropy
         Where the random bits of the choices come from; the operating system by default.
     progress

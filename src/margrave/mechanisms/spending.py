@@ -34,7 +34,7 @@ from margrave.privacy.budget import Budget
 from margrave.privacy.entropy import Source as EntropySource
 from margrave.privacy.ledger import Ledger
 from margrave.privacy.ledger_file import Detail, Entry
-from margrave.privacy.noise import Sampler, gaussian_sampler
+from margrave.privacy.noise import Sampler, described_sampler, described_source, gaussian_sampler
 from margrave.workload import Workload
 
 Keep = Callable[[Measurements], None]
@@ -252,7 +252,7 @@ def provenance(
     contributions
         The most rows of one person.
     sampler
-        What drew the noise.
+        What drew the noise; one that is not of margrave is recorded as foreign and not private.
     counted
         What counted the private table; it knows whether rows of a person were bounded or the caller's word was taken.
     entry
@@ -266,7 +266,10 @@ def provenance(
     """
     from margrave import __version__
 
-    beside = "" if source is None else f"; choices: {source.name}"
+    drawn_by, private = described_sampler(sampler)
+    if source is not None:
+        chosen_by, unforeseeable = described_source(source)
+        drawn_by, private = f"{drawn_by}; choices: {chosen_by}", private and unforeseeable
     return Provenance(
         mechanism=mechanism,
         steps=tuple(Step(purpose, rho) for purpose, rho in steps),
@@ -274,9 +277,8 @@ def provenance(
         epsilon=budget.epsilon(),
         delta=budget.delta,
         contributions=contributions,
-        sampler=sampler.name + beside,
-        # Only a plain True counts: whatever else a sampler of somebody's own says is no promise.
-        private=sampler.private is True and (source is None or source.private is True),
+        sampler=drawn_by,
+        private=private,
         version=str(__version__),
         # Of anything else that counts nobody knows whether it kept its word.
         contributions_bounded=counted.contributions_bounded if isinstance(counted, TableSource) else "declared",

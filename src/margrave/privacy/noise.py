@@ -41,6 +41,7 @@ from margrave.privacy.entropy import InsecureSeededSource, Source, SystemEntropy
 from margrave.privacy.exact_draws import propose_exactly
 from margrave.privacy.exponential import exact_fraction
 from margrave.privacy.noise_kernels import DONE, MARGIN, PART, UNDECIDED, WHOLE, Integers, fill
+from margrave.privacy.opendp_noise import OpendpSampler, require_opendp
 from margrave.privacy.staircase import Staircase, gaussian_staircase, laplace_staircase
 
 __all__ = [
@@ -48,6 +49,8 @@ __all__ = [
     "Sampler",
     "Source",
     "SystemEntropy",
+    "described_sampler",
+    "described_source",
     "discrete_gaussian",
     "discrete_laplace",
     "draw_lazily",
@@ -62,6 +65,7 @@ SMALLEST_SCALE = Fraction(1, 10**15)
 
 _SYSTEM = SystemEntropy()
 _SAMPLERS = ("margrave", "opendp")
+_LONGEST_NAME = 100
 
 
 def discrete_gaussian(
@@ -210,10 +214,41 @@ def gaussian_sampler(name: str = "margrave", *, source: Source | None = None) ->
         raise NoiseError(f"no sampler {name!r}{hint} (there are {' and '.join(_SAMPLERS)})")
     if source is not None:
         raise NoiseError("sampler 'opendp' takes its random bits from OpenDP; leave the source out")
-    from margrave.privacy.opendp_noise import OpendpSampler, require_opendp
-
     require_opendp()
     return OpendpSampler()
+
+
+def described_sampler(sampler: Sampler) -> tuple[str, bool]:
+    """Return what a record says of a sampler: its name, and whether its noise protects anyone.
+
+    Only samplers of this package are taken at their word, and they are known by their exact type: a class of somebody's
+    own, one that extends ours, or one of ours with a method replaced is foreign and not private, whatever it says of
+    itself.
+    """
+    if type(sampler) is OpendpSampler and not vars(sampler):
+        return sampler.name, sampler.private
+    if type(sampler) is LazySampler and set(vars(sampler)) == {"source"}:
+        name, private = described_source(sampler.source)
+        return f"margrave ({name})", private
+    return _foreign(sampler), False
+
+
+def described_source(source: Source) -> tuple[str, bool]:
+    """Return what a record says of a source of random bits: its name, and whether nobody can compute them again.
+
+    As for `described_sampler`, a source that is not of this package is foreign and not private.
+    """
+    if type(source) is SystemEntropy and not vars(source):
+        return "system entropy", True
+    if type(source) is InsecureSeededSource:
+        return source.name, False
+    return _foreign(source), False
+
+
+def _foreign(thing: Sampler | Source) -> str:
+    """Return the name of a sampler or source that is not of this package, as its own claim and marked as foreign."""
+    name = thing.name if isinstance(thing.name, str) else type(thing).__name__
+    return f"foreign: {name[:_LONGEST_NAME]}"
 
 
 def _within(value: Fraction, what: str, smallest: Fraction, largest: int) -> Fraction:

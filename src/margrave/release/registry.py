@@ -47,7 +47,7 @@ def registry_entry(
     Parameters
     ----------
     release
-        What was published. One whose noise was drawn from a seed is no deployment, and is refused.
+        What was published. One whose noise came from a seed or from a foreign sampler is refused.
     name
         What the publication is called.
     curator
@@ -60,8 +60,8 @@ def registry_entry(
     provenance = release.provenance
     if provenance is not None and not provenance.private:
         raise StoreError(
-            "the noise of this release was drawn from a seed and protects nobody; only a release with private noise "
-            "belongs in the registry"
+            "the noise of this release was drawn from a seed or by a sampler that margrave does not know; only a "
+            "release with private noise belongs in the registry"
         )
     title = name or "TODO: the name of the data product"
     entry: Entry = {

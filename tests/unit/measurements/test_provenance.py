@@ -1,6 +1,7 @@
 """The record of how measurements were made: exact amounts, plain words, and no way to say less than was spent."""
 
 import json
+import time
 from dataclasses import FrozenInstanceError, replace
 from fractions import Fraction
 
@@ -9,12 +10,13 @@ import pytest
 from margrave.domain import Domain
 from margrave.errors import MeasurementError
 from margrave.measurements import Measurements, Provenance, Step
+from margrave.privacy.budget import Budget
 
 RECORD = Provenance(
     mechanism="residual planner",
     steps=(Step("total", Fraction(1, 30)), Step("the rest × more", Fraction(3, 10))),
     rho=Fraction(1, 3),
-    epsilon=3.25,
+    epsilon=5.25,
     delta=1e-9,
     contributions=2,
     sampler="margrave (system entropy)",
@@ -43,8 +45,8 @@ def test_a_record_cannot_be_changed():
 
 
 def test_a_record_may_say_more_than_its_steps_but_never_less():
-    assert replace(RECORD, rho=Fraction(1)).rho == 1
-    with pytest.raises(MeasurementError, match="the steps cost ρ = 1/3 and the record says 1/4; record all that was"):
+    assert replace(RECORD, rho=Fraction(1), epsilon=10.0).rho == 1
+    with pytest.raises(MeasurementError, match="more than the record says, ρ = 1/4; record all that was spent"):
         replace(RECORD, rho=Fraction(1, 4))
     with pytest.raises(MeasurementError, match="record all that was spent"):
         replace(RECORD, steps=(Step("refund", Fraction(-1, 2)), Step("more", Fraction(1, 2))))
@@ -65,6 +67,18 @@ def test_private_is_true_or_false_and_nothing_that_looks_like_it(private):
         {"rho": "1/0"},
         {"rho": "much"},
         {"rho": float("inf")},
+        {"rho": 0.5},
+        {"rho": "-1/3"},
+        {"rho": "0"},
+        {"rho": "1e999999999"},
+        {"rho": "1e-999999999"},
+        {"rho": "1/" + "9" * 5000},
+        {"rho": "9" * 4000},
+        {"steps": [{"purpose": "total", "rho": "1e999999999"}]},
+        {"steps": [{"purpose": "total", "rho": "-1/30"}]},
+        {"steps": [{"purpose": 7, "rho": "1/30"}]},
+        {"steps": ["total"]},
+        {"steps": 1},
         {"steps": [{"purpose": "total"}]},
         {"steps": None},
         {"unheard_of": 1},
@@ -138,3 +152,86 @@ def test_a_run_that_was_cut_short_says_so_in_the_release():
         " The run was cut short after 7 of 30 rounds; its whole budget is charged all the same."
     )
     assert privacy_document(cut)["cut_short"] == "after 7 of 30 rounds"
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        # ρ = 10⁶ gives ε of more than 10⁶ at every δ: the record would promise what was never kept.
+        ({"rho": "1000000", "epsilon": 1e-6}, "the record says ε = 1e-06, and its ρ gives ε = 1.0091e+06"),
+        ({"epsilon": 5.18}, "the record says ε = 5.18, and its ρ gives ε = 5.18588 at δ = 1e-09; state no less"),
+        ({"epsilon": "5.25"}, "epsilon is '5.25' in a provenance; it must be a finite number"),
+        ({"epsilon": True}, "epsilon is True in a provenance"),
+        ({"epsilon": -1.0}, "epsilon is -1.0 in a provenance"),
+        ({"epsilon": float("nan")}, "epsilon is nan in a provenance"),
+        ({"epsilon": float("inf")}, "epsilon is inf in a provenance"),
+        ({"epsilon": None}, "epsilon is None in a provenance"),
+        ({"delta": "1e-9"}, "delta is '1e-9' in a provenance"),
+        ({"delta": False}, "delta is False in a provenance"),
+        ({"delta": 0}, "impossible numbers: delta must be above 0 and below 1"),
+        ({"delta": 1.5}, "impossible numbers: delta must be above 0 and below 1"),
+        ({"contributions": 0}, "contributions is 0 in a provenance; it must be at least 1 row"),
+        ({"contributions": 1.5}, "contributions is 1.5 in a provenance"),
+        ({"contributions": True}, "contributions is True in a provenance"),
+        ({"contributions": "2"}, "contributions is '2' in a provenance"),
+        ({"mechanism": 3}, "mechanism is 3 in a provenance; it must be text"),
+        ({"sampler": None}, "sampler is None in a provenance; it must be text"),
+        ({"adaptive": 1}, "adaptive is 1 in a provenance; it must be True or False"),
+        ({"rho": "1/3 "}, "an amount is '1/3 '; it must be a text such as '1/3'"),
+        ({"unheard_of": 1}, "it has the unknown key 'unheard_of'"),
+    ],
+)
+def test_impossible_numbers_are_refused_in_words(damage, words):
+    with pytest.raises(MeasurementError, match=r"^the provenance is damaged \(") as caught:
+        Provenance.from_dict({**RECORD.to_dict(), **damage})
+    assert words in str(caught.value)
+
+
+def test_an_epsilon_may_state_more_than_rho_gives_and_be_rounded_to_a_neighbour():
+    given = Budget(rho=RECORD.rho, delta=RECORD.delta).epsilon()
+    assert replace(RECORD, epsilon=given).epsilon == given
+    assert replace(RECORD, epsilon=given * (1 - 1e-13)).epsilon < given
+    assert replace(RECORD, epsilon=100.0).epsilon == 100
+    with pytest.raises(MeasurementError, match="state no less"):
+        replace(RECORD, epsilon=given * (1 - 1e-11))
+
+
+def test_the_costs_of_steps_are_compared_exactly():
+    def record(costs, rho):
+        return replace(RECORD, steps=tuple(Step("one", cost) for cost in costs), rho=rho, epsilon=1e3)
+
+    costs = [Fraction(1, number) for number in range(1, 60)]
+    assert record(costs, sum(costs)).rho == sum(costs)
+    hair = Fraction(1, 10**1000)
+    assert record(costs, sum(costs) + hair)
+    with pytest.raises(MeasurementError, match="the steps cost more than the record says"):
+        record(costs, sum(costs) - hair)
+    with pytest.raises(MeasurementError, match="the steps cost more than the record says"):
+        record(costs, sum(costs) * Fraction(99, 100))
+
+
+def test_steps_whose_common_denominator_fills_the_memory_are_refused_at_once():
+    # The k-th costs 2⁻ᵏ but for a hair, so that the sum is too close to 1 to be told from it by rounded numbers.
+    hostile = [Step("one", Fraction(10**4000 // 2**k, 10**4000 + k)) for k in range(1, 1000)]
+    hostile.append(Step("rest", 1 - sum((step.rho for step in hostile[:8]), Fraction(0)) - Fraction(1, 2**8)))
+    start = time.process_time()
+    with pytest.raises(MeasurementError, match="fractions too long to add up; round them up"):
+        replace(RECORD, steps=tuple(hostile), rho=Fraction(1), epsilon=1e3)
+    assert time.process_time() - start < 1
+
+
+def test_no_record_makes_measurements_private_that_are_recorded_as_not_private():
+    domain = Domain.fromdict({"age": 2})
+    noisy = Measurements.from_marginals(domain, [(("age",), [1.0, 2.0], 4.0)])
+    seeded = noisy.with_provenance(replace(RECORD, private=False))
+    with pytest.raises(MeasurementError, match="recorded as not private, and no other record makes them private"):
+        seeded.with_provenance(RECORD)
+    assert seeded.with_provenance(replace(RECORD, private=False, cut_short="after 2 of 3 rounds")).provenance.cut_short
+    assert not noisy.with_provenance(RECORD).with_provenance(replace(RECORD, private=False)).provenance.private
+
+
+@pytest.mark.parametrize("record", [None, "private", RECORD.to_dict()])
+def test_only_a_whole_record_is_taken(record):
+    noisy = Measurements.from_marginals(Domain.fromdict({"age": 2}), [(("age",), [1.0, 2.0], 4.0)])
+    with pytest.raises(MeasurementError, match=f"expected a Provenance, got a {type(record).__name__}"):
+        noisy.with_provenance(record)

@@ -135,7 +135,7 @@ def test_noise_that_was_not_private_stays_marked_in_every_release(method):
         mechanism="experiment",
         steps=(Step("all", Fraction(1)),),
         rho=Fraction(1),
-        epsilon=5.0,
+        epsilon=10.0,
         delta=1e-9,
         contributions=1,
         sampler="seeded",

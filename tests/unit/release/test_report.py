@@ -37,7 +37,7 @@ def record(**changes):
         "mechanism": "residual planner",
         "steps": (Step("all", Fraction(1, 8)),),
         "rho": Fraction(1, 8),
-        "epsilon": 1.23456,
+        "epsilon": 3.23456,
         "delta": 1e-9,
         "contributions": 1,
         "sampler": "margrave (system entropy)",
@@ -96,11 +96,11 @@ def test_says_what_was_released_and_how_private_it_is(read):
     for text in (
         "3 tables",
         "3 tables of 2 attributes, 26 cells in all, over 3 attributes",
-        "ε = 1.235",
+        "ε = 3.235",
         "δ = 10⁻⁹",
         "1 in 1,000,000,000",
         "ρ = 0.125",
-        "at most a factor of 3.44",
+        "at most a factor of 25.4",
         "add or remove one person",
         "nobody has more than one row in the data. The custodian of the data declared this; it was taken on trust",
         "margrave (system entropy)",
@@ -134,12 +134,12 @@ def test_what_is_not_private_says_so_in_title_strip_and_banner(provenance, word)
     assert read.text.count(word) >= 3
     assert "do not publish" in read.text.lower()
     assert "protects each person" not in read.text
-    assert "ε = 1.235 (epsilon)" in read.text if provenance else "ε =" not in read.text
+    assert "ε = 3.235 (epsilon)" in read.text if provenance else "ε =" not in read.text
 
 
 def test_a_seeded_release_is_not_cited_as_a_private_one():
     text = Reader(report(released(record(private=False)))).text
-    assert "Experiment without privacy (seeded noise)" in text
+    assert "Experiment without private noise" in text
     assert "What follows would hold if the noise had been private. It was not." in text
     assert "Private noise NO" in text
 
@@ -187,12 +187,12 @@ def test_tables_are_counted_by_their_attributes(sets, said):
 
 
 def test_the_record_has_words_and_decimals_first(read):
-    text = Reader(report(released(record(rho=Fraction(1, 3), contributions_bounded="enforced")))).text
+    text = Reader(report(released(record(rho=Fraction(1, 3), epsilon=5.23456, contributions_bounded="enforced")))).text
     for row in (
         "Tables 3 tables of 2 attributes; 26 cells in all",
         "Counts non-negative counts (lnn)",
         "Guarantee zero-concentrated differential privacy, ρ ≈ 0.333333 (exactly 1/3)",
-        "Stated as ε = 1.23456 at δ = 10⁻⁹",
+        "Stated as ε = 5.23456 at δ = 10⁻⁹",
         "Rows of a person at most 1, enforced before counting",
         "Solver solved to the tolerance asked for Its proof within",
     ):

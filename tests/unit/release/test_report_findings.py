@@ -25,7 +25,7 @@ def released(method="lnn", *, rho=RHO, workload=WORKLOAD, adaptive=False):
         mechanism="Gaussian marginals",
         steps=(Step("all", RHO),),
         rho=rho,
-        epsilon=9.0,
+        epsilon=50.0,
         delta=1e-9,
         contributions=2,
         sampler="none",

@@ -40,11 +40,11 @@ class Alarm:
 
 NOT_PRIVATE = Alarm(
     word="Not private",
-    strip="The noise came from a seed, for experiments. These tables protect nobody.",
+    strip="The noise came from a seed or from a sampler that margrave does not know. Nothing is promised.",
     sentences=(
         "The noise in these tables was not drawn from a source of randomness that is fit for private data: it came "
-        "from a seed, or from a sampler that makes no promise. Whoever knows or guesses the seed can take the noise "
-        "away and read the exact counts.",
+        "from a seed, or from a sampler that margrave does not know. Whoever knows or guesses the seed can take the "
+        "noise away and read the exact counts.",
         "Tables like these are for experiments with public or made-up data. If real people are in the data, do not "
         "publish this page or anything made with it.",
     ),

@@ -230,7 +230,7 @@ def citation(title: str, release: Release) -> str:
     if record is None:
         return f"{named}Cross-tabulations from noisy numbers of unknown origin, reconstructed with margrave{version}."
     if not record.private:
-        return f"{named}Experiment without privacy (seeded noise), made with margrave{version}. Not for publication."
+        return f"{named}Experiment without private noise, made with margrave{version}. Not for publication."
     promise = f"ε = {rounded_up(record.epsilon)}, δ = {power_of_ten(record.delta)}, {equal_or_near('ρ', record.rho)}"
     return f"{named}Cross-tabulations under differential privacy ({promise}), made with margrave{version}."
 

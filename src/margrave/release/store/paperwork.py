@@ -36,8 +36,9 @@ _UNKNOWN = (
     "states no guarantee: ask whoever published them."
 )
 _SEEDED = (
-    "NOT PRIVATE. The noise was drawn from a seed and can be computed again by anybody; these tables protect nobody. "
-    "They are an experiment, and must not be published if they were made from data about people."
+    "NOT PRIVATE. The noise was drawn from a seed, or by a sampler that margrave does not know; whoever can compute it "
+    "again can take it away, and nothing is promised about these tables. They are an experiment, and must not be "
+    "published if they were made from data about people."
 )
 
 
