@@ -6,14 +6,18 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from unicodedata import normalize
 
-from margrave.escaping import visible
+from margrave.escaping import visible, without_passwords
 
 
 class MargraveError(Exception):
     """Any error that margrave raises on purpose; the command line shows its text as one line.
 
-    Its text is one line of visible characters, whatever names, paths and messages of others went into it.
+    Its text is one line of visible characters without a password, whatever names, paths, addresses and messages of
+    others went into it.
     """
+
+    def __init__(self, *words: object) -> None:
+        super().__init__(*(without_passwords(word) if isinstance(word, str) else word for word in words))
 
     def __str__(self) -> str:
         return visible(super().__str__())

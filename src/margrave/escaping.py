@@ -4,6 +4,7 @@ A label can hold anything: sequences that clear a terminal, marks that turn the 
 HTML, a spreadsheet's formula. In margrave, in Parquet and in JSON files it stays as it is. Where it is shown it passes
 
 - `visible`: terminals, messages, logs, and pages in a browser;
+- `without_passwords`: messages, which quote addresses that were given in the wrong place;
 - `visible_json`: JSON that is printed on a terminal; it reads back as the same value;
 - `markdown`: pages in Markdown;
 - `guarded`: cells of CSV files, which people open in spreadsheets; `unguarded` undoes it.
@@ -20,6 +21,10 @@ JOINERS = "\u061c\u200c\u200d\u200e\u200f"
 # Letters and marks by name, and nothing to see: fillers of Hangul and Khmer, and the joiner of graphemes.
 _FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
 
+# Two forms of the address of a database: a URL, whose slashes a path may have merged into one, and words with "=". A
+# password may hold any character, so everything up to the last @ goes. A user without a password stays.
+_CREDENTIALS = re.compile(r"(?<=[A-Za-z0-9]{2}:/)(/{0,2})[^@]*?:.*@", re.DOTALL)
+_PASSWORD_WORD = re.compile(r"\b(pass\w*|pwd)(\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s'\"&]+)", re.IGNORECASE)
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 # Marks within a line, as CommonMark, GitHub, kramdown and Pandoc read them. An underscore between two letters is none.
 _INLINE = re.compile(r"[\\`*\[\]{}|~^$]|(?<={)%|(?<![^\W_])_|_(?![^\W_])|(?<!\S)#")
@@ -52,6 +57,15 @@ def visible(text: str, *, keep: str = "") -> str:
     if text.isprintable() and _FILLERS.isdisjoint(text):
         return text
     return "".join(_written_out(one) if _is_hidden(one) and one not in keep else one for one in text)
+
+
+def without_passwords(text: str) -> str:
+    """Return a text with ``***`` in place of user and password of an address in it.
+
+    An address belongs where the private table is named. One that is given as a ledger, as a domain file or in a list
+    is quoted by the message that refuses it, and must not take its password into a log. Doing it twice changes nothing.
+    """
+    return _PASSWORD_WORD.sub(r"\1\2***", _CREDENTIALS.sub(r"\1***@", text))
 
 
 def visible_json(text: str) -> str:

@@ -1,6 +1,6 @@
 """Job files and the command line over them: every key, every slip, and what overrides what."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import pytest
 from margrave.cli import job as job_module
 from margrave.cli.job import Job
 from margrave.domain import Domain
-from margrave.errors import BudgetError, BudgetRefusedError, JobError, LedgerError, WorkloadError
+from margrave.errors import BudgetError, BudgetRefusedError, DataError, JobError, LedgerError, WorkloadError
 from margrave.privacy.budget import Budget
 
 DOMAIN = Domain.fromdict({"age": 3, "sex": 2, "region": 4})
@@ -67,6 +67,36 @@ def test_slips_in_a_job_file_are_named(tmp_path, text, message):
         Job.read(written(tmp_path, text))
     assert message in str(caught.value)
     assert "job.toml" in str(caught.value)
+
+
+URL = "postgresql://user:secret@db.example/survey"
+
+
+@pytest.mark.parametrize(
+    "text", [f'data = ["{URL}"]\n', f'kway = "{URL}"\n', f'tables = ["{URL}"]\n', f'"{URL}" = 1\n', f"{URL}\n"]
+)
+def test_a_slip_in_a_job_file_shows_no_password(tmp_path, text):
+    with pytest.raises(JobError) as caught:
+        Job.read(written(tmp_path, text))
+    assert "secret" not in str(caught.value)
+    assert "job.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize("more", [{}, {"cap_rho": 1.0}, {"cap_rho": 1.0, "rho": 2.0}])
+def test_a_url_is_no_ledger_and_its_password_is_not_shown(tmp_path, more):
+    job = replace(Job.read(written(tmp_path, f'ledger = "{URL}"\n')), **more)
+    with pytest.raises(
+        LedgerError, match=r"^the ledger is given as a URL, and it is a file on this machine; give its path$"
+    ):
+        job.open_ledger()
+
+
+def test_a_job_says_whether_its_query_is_published(tmp_path):
+    text = 'data = "people.duckdb"\nquery = "SELECT 1 AS x"\n'
+    assert not Job.read(written(tmp_path, text)).source().publish_query
+    assert Job.read(written(tmp_path, text + "publish-query = true\n")).source().publish_query
+    with pytest.raises(DataError, match=r"^publish_query \(--publish-query\) is given without a query; give query=…"):
+        Job.read(written(tmp_path, 'data = "people.csv"\npublish-query = true\n')).source()
 
 
 def test_a_file_that_is_not_there_or_not_text(tmp_path):

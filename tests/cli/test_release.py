@@ -99,6 +99,26 @@ def test_a_job_file_does_the_same_and_options_override_it(survey):
     assert (len(second.workload), second.method) == (4, "mle")
 
 
+def test_the_text_of_a_query_is_in_the_ledger_and_is_published_only_if_asked_for(survey):
+    import duckdb
+
+    with duckdb.connect(str(survey / "people.duckdb")) as database:
+        rows = f"read_csv('{survey / 'people.csv'}')"
+        database.execute(f"CREATE TABLE people AS SELECT *, row_number() OVER () % 400 AS person FROM {rows}")
+    query = "SELECT *\nFROM people -- all of 'them'"
+    asked = ["--query", query, "--privacy-id", "person", "--kway", 1, "--method", "mle", "--no-report"]
+    ledger = ["--ledger", "people.ledger", "--cap-epsilon", 5]
+    done = release(survey, *asked, *ledger, data="people.duckdb")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "at most 1 row a person of the query's result were counted; there may be more" in done.stdout
+    record = mg.load(survey / "release").provenance
+    assert (record.queried, record.query, record.contributions_bounded) == (True, None, "enforced")
+    assert not any(b"all of 'them'" in file.read_bytes() for file in (survey / "release").rglob("*") if file.is_file())
+    assert release(survey, *asked, *ledger, "--publish-query", data="people.duckdb", out="told").returncode == 0
+    assert mg.load(survey / "told").provenance.query == query
+    assert [entry.details["query"] for entry in Ledger(survey / "people.ledger").entries()] == [query, query]
+
+
 def test_windows_line_ends_make_no_difference(survey):
     write_table(survey, "windows.csv", end="\r\n")
     done = release(survey, "--no-report", "--epsilon", "100000", data="windows.csv")

@@ -11,7 +11,16 @@ from markdown_it import MarkdownIt
 
 from margrave.domain import Attribute, Domain
 from margrave.errors import MargraveError, StoreError
-from margrave.escaping import JOINERS, guarded, markdown, markdown_paragraphs, unguarded, visible, visible_json
+from margrave.escaping import (
+    JOINERS,
+    guarded,
+    markdown,
+    markdown_paragraphs,
+    unguarded,
+    visible,
+    visible_json,
+    without_passwords,
+)
 
 # Texts of what matters here, much denser than chance would have it.
 HOSTILE = st.text(st.sampled_from("\x1b\x9b\x7f\t\r\n\u2028\u200b\u202e\u2069\ud800\U000e0041\u3164a[/red]: "))
@@ -166,3 +175,31 @@ def test_a_guarded_cell_is_no_formula_and_reads_back(cell):
 @given(st.sets(CELLS))
 def test_no_two_cells_become_the_same(cells):
     assert len({guarded(cell) for cell in cells}) == len(cells)
+
+
+# --- passwords --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("no ledger postgresql://me:secret@db:5/x; begin", "no ledger postgresql://***@db:5/x; begin"),
+        ("no ledger 'postgresql:/me:secret@db/x'", "no ledger 'postgresql:/***@db/x'"),
+        ("['postgresql://me:sec ret@db/x']", "['postgresql://***@db/x']"),
+        ("postgresql://me:s'e/c@r:et@db/x", "postgresql://***@db/x"),
+        ("host=db password=secret dbname=x", "host=db password=*** dbname=x"),
+        ("host=db PASSWORD = 'sec ret' dbname=x", "host=db PASSWORD = *** dbname=x"),
+        (
+            "postgresql://db/x?user=me&password=secret&sslmode=require",
+            "postgresql://db/x?user=me&password=***&sslmode=require",
+        ),
+        ("write postgresql://user@host:port/db", "write postgresql://user@host:port/db"),
+        ("C:/people:1/me@home.csv, user and password", "C:/people:1/me@home.csv, user and password"),
+        ("the cuts are 1:2", "the cuts are 1:2"),
+    ],
+)
+def test_an_address_is_shown_without_its_password(text, shown):
+    assert without_passwords(text) == shown
+    assert without_passwords(shown) == shown
+    assert str(StoreError(text)) == shown
+    assert text == shown or text not in repr(StoreError(text))

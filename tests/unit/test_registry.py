@@ -105,6 +105,16 @@ def test_rows_that_were_left_out_are_named():
     assert "TODO: how the columns and their categories were chosen" in steps
 
 
+def test_a_query_is_named_and_the_unit_is_of_its_result():
+    asked = replace(NOISY.provenance, contributions_bounded="enforced", queried=True)
+    entry = entry_of(made(NOISY.with_provenance(asked)))["deployment"]
+    assert "of whom at most 2 rows of the query's result were" in entry["privacy_loss"]["privacy_unit_details"]
+    steps = entry["implementation"]["preprocessing_and_hyperparameter_tuning"]
+    assert steps.startswith("The table is the result of a query, whose text is not published. Rows of a person are")
+    stated = entry_of(made(NOISY.with_provenance(replace(asked, contributions_bounded="declared"))))["deployment"]
+    assert "at most 2 rows in the query's result (stated" in stated["privacy_loss"]["privacy_unit_details"]
+
+
 def test_what_margrave_does_not_know_is_left_to_the_publisher():
     text = registry_entry(made(NOISY))
     for key in ("intended_use", "data_product_region", "trust_assumptions", "actors", "justification", "url", "title"):

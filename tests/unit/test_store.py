@@ -291,6 +291,25 @@ def test_intervals_are_of_the_rows_that_were_kept(tmp_path):
     assert "one person more or less of whom at most 2 rows were counted (which was enforced): ε = 1" in page
 
 
+def test_the_guarantee_of_a_query_is_about_its_result(tmp_path):
+    asked = replace(NOISY.provenance, contributions_bounded="enforced", queried=True)
+    made(NOISY.with_provenance(asked)).save(tmp_path / "hidden")
+    page = (tmp_path / "hidden" / "README.md").read_text(encoding="utf-8")
+    document = json.loads((tmp_path / "hidden" / "privacy.json").read_text(encoding="utf-8"))
+    assert "of whom at most 2 rows of the query's result were counted (which was enforced): ε = 1" in page
+    assert "kept: at most 2 rows of the query's result of each person." in page
+    assert "result of a query, whose text is not published. Rows of a person are rows of that result" in page
+    assert (document["queried"], document["query"]) == (True, None)
+    assert document["unit"] == "one person with at most 2 rows of the query's result"
+    told = replace(asked, contributions_bounded="declared", query="SELECT * FROM people")
+    made(NOISY.with_provenance(told)).save(tmp_path / "told")
+    document = json.loads((tmp_path / "told" / "privacy.json").read_text(encoding="utf-8"))
+    assert document["query"] == "SELECT * FROM people"
+    assert "who has at most 2 rows in the query's result (as the publisher declared)" in document["statement"]
+    assert "whose text is part of this record" in document["statement"]
+    assert mg.load(tmp_path / "told").provenance == told
+
+
 def test_a_domain_that_drops_rows_leaves_them_out_of_the_counts():
     drops = mg.Domain([mg.Attribute("sex", labels=("F", "M"), outside="drop"), mg.Attribute("one", size=1)])
     dropped = "no row with a value that the codebook tells to drop. The table may hold more."

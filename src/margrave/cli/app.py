@@ -24,6 +24,7 @@ from margrave.cli.report import report
 from margrave.cli.screen import Screen, styled
 from margrave.cli.validate import validate
 from margrave.errors import BudgetRefusedError, InterruptionError, MargraveError
+from margrave.escaping import without_passwords
 
 _INTERRUPTED = 130
 
@@ -111,6 +112,6 @@ def _report(error: BaseException, message: str, code: int, words: list[str]) -> 
         import traceback
 
         for line in "".join(traceback.format_exception(error)).split("\n"):
-            screen.print(line)
-    screen.print(styled("error:", "bold red"), message)
+            screen.print(without_passwords(line))
+    screen.print(styled("error:", "bold red"), without_passwords(message))
     return code

@@ -40,6 +40,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "data": (str,),
     "table": (str,),
     "query": (str,),
+    "publish_query": (bool,),
     "privacy_id": (str,),
     "counts": (str,),
     "counting": (str,),
@@ -76,7 +77,7 @@ class Job:
 
     Attributes
     ----------
-    data, table, query, privacy_id, counts, counting, delimiter, encoding, decimal
+    data, table, query, publish_query, privacy_id, counts, counting, delimiter, encoding, decimal
         The private table, as `margrave.Data` takes it.
     domain
         The domain file.
@@ -97,6 +98,7 @@ class Job:
     data: str | None = None
     table: str | None = None
     query: str | None = None
+    publish_query: bool | None = None
     privacy_id: str | None = None
     counts: str | None = None
     counting: str | None = None
@@ -202,7 +204,7 @@ class Job:
         """Return the description of the private table; nothing is opened."""
         from margrave.data.source import Data
 
-        names = ("table", "query", "privacy_id", "counts", "counting")
+        names = ("table", "query", "publish_query", "privacy_id", "counts", "counting")
         options = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return Data(self.need("data"), **options, **text_options(self.delimiter, self.encoding, self.decimal))
 
@@ -219,7 +221,7 @@ class Job:
 
         What the ledger's entry says of a release, its folder and its title, is taken from the job.
         """
-        from margrave.privacy.ledger import Ledger
+        from margrave.privacy.ledger import Ledger, require_local
 
         capped = self.cap_epsilon is not None or self.cap_rho is not None
         if self.ledger is None:
@@ -228,6 +230,7 @@ class Job:
             if self.ledger_any_domain:
                 raise JobError("--ledger-any-domain is given and no ledger; name its file with --ledger")
             return None
+        require_local(self.ledger)
         if not capped and not Path(self.ledger).exists():
             raise JobError(
                 f"there is no ledger {self.ledger}; to begin one give its cap for the life of the data set, "

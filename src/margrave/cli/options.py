@@ -19,10 +19,28 @@ DataArgument = Annotated[
 TableOption = Annotated[
     str | None, typer.Option("--table", help="The table of a database.", rich_help_panel=_DATA, show_default=False)
 ]
-QueryOption = Annotated[str | None, typer.Option("--query", help="A query to a database.", rich_help_panel=_DATA)]
+QueryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--query",
+        help="One SELECT for a database, in place of --table. Rows of a person are rows of its result.",
+        rich_help_panel=_DATA,
+    ),
+]
+PublishQuery = Annotated[
+    bool | None,
+    typer.Option(
+        "--publish-query",
+        help="Quote the query in the release, which otherwise says only that there was one.",
+        rich_help_panel=_DATA,
+        show_default=False,
+    ),
+]
 PrivacyId = Annotated[
     str | None,
-    typer.Option("--privacy-id", help="The column that says whose row it is.", rich_help_panel=_DATA),
+    typer.Option(
+        "--privacy-id", help="The column that says whose row it is, to enforce --contributions.", rich_help_panel=_DATA
+    ),
 ]
 Counts = Annotated[
     str | None,
@@ -67,7 +85,12 @@ Epsilon = Annotated[float | None, typer.Option("--epsilon", help="ε, together w
 Delta = Annotated[float | None, typer.Option("--delta", help="δ; 1e-9 is usual.", rich_help_panel=_BUDGET)]
 Rho = Annotated[float | None, typer.Option("--rho", help="ρ of zCDP, instead of ε.", rich_help_panel=_BUDGET)]
 Contributions = Annotated[
-    int | None, typer.Option("--contributions", help="The most rows of one person.", rich_help_panel=_BUDGET)
+    int | None,
+    typer.Option(
+        "--contributions",
+        help="The most rows of one person in the table, or in the query's result.",
+        rich_help_panel=_BUDGET,
+    ),
 ]
 LedgerFile = Annotated[
     str | None, typer.Option("--ledger", help="The spending record of the data set.", rich_help_panel=_BUDGET)

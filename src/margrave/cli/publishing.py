@@ -122,10 +122,12 @@ class Wish:
 
 def _rows(record: Provenance) -> str:
     """Return what is known about the rows of one person."""
+    from margrave.release.rows import of_result
+
     most = "1 row" if record.contributions == 1 else f"{record.contributions:,} rows"
     if record.contributions_bounded == "enforced":
-        return f"rows: at most {most} of each person were counted; the table may hold more"
-    return f"rows: at most {most} a person, taken on trust (--privacy-id would see to it)"
+        return f"rows: at most {most} a person{of_result(record)} were counted; there may be more"
+    return f"rows: at most {most} a person{of_result(record)}; not checked, use --privacy-id to enforce it"
 
 
 def publish(noisy: Measurements, workload: Workload, wish: Wish, begin: Callable[[str], Tick]) -> Release:

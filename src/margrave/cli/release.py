@@ -27,6 +27,7 @@ def release(
     job: o.JobFile = None,
     table: o.TableOption = None,
     query: o.QueryOption = None,
+    publish_query: o.PublishQuery = None,
     privacy_id: o.PrivacyId = None,
     counts: o.Counts = None,
     counting: o.Counting = None,

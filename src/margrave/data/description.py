@@ -28,7 +28,9 @@ class Data:
     table
         Which table of a database, its schema before a dot; a URL may also name it in its path.
     query
-        A query in SQL in its place.
+        In its place, one SELECT in the SQL of the database, which reads and does nothing else. ``privacy_id`` and
+        ``contributions`` are about the rows of its result. It is a public declaration, like the domain: do not derive
+        it from the data.
     privacy_id
         The column that tells whose row it is. Of each person at most ``contributions`` rows are kept, drawn at random,
         the same for all tables. Without it the caller's word is taken that nobody has more.
@@ -46,6 +48,9 @@ class Data:
         The mark before the fraction of numbers in a CSV file: "." or ",".
     progress
         Called with the number of tables that are counted and of all to count.
+    publish_query
+        Whether the record of the release quotes the query. It always says that there was one; the ledger always has
+        the text.
     """
 
     source: object
@@ -59,6 +64,7 @@ class Data:
     encoding: str | None = None
     decimal: Literal[".", ","] = "."
     progress: Callable[[int, int], None] | None = None
+    publish_query: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant, before anything is opened."""
@@ -68,6 +74,7 @@ class Data:
             if value is not None and (not isinstance(value, str) or not value):
                 raise DataError(f"{word} is a {type(value).__name__} or empty; give it as text")
         self._check_table(kind)
+        self._check_publication()
         self._check_text_format(kind)
         if self.counts is not None and self.privacy_id is not None:
             raise DataError(
@@ -100,6 +107,15 @@ class Data:
         elif given != 1:
             raise DataError(
                 f"a {kind} has many tables; name one of them by table=… (--table), or give a query=… (--query)"
+            )
+
+    def _check_publication(self) -> None:
+        """Refuse to publish a query that is not there."""
+        if not isinstance(self.publish_query, bool):
+            raise DataError(f"publish_query is a {type(self.publish_query).__name__}; give True or False")
+        if self.publish_query and self.query is None:
+            raise DataError(
+                "publish_query (--publish-query) is given without a query; give query=… (--query), or leave it out"
             )
 
     def _check_text_format(self, kind: str) -> None:

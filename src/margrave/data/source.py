@@ -56,8 +56,18 @@ class TableSource:
         return "declared" if self._data.privacy_id is None else "enforced"
 
     @property
+    def queried(self) -> bool:
+        """Whether a query was given, so that the rows are those of its result."""
+        return self._data.query is not None
+
+    @property
+    def published_query(self) -> str | None:
+        """The text of the query where it may be published."""
+        return self._data.query if self._data.publish_query else None
+
+    @property
     def named(self) -> dict[str, str]:
-        """Which table it is, for the ledger: its address without credentials, and the table or query if there is one.
+        """Which table it is, for the ledger: its address without credentials, and the table or the whole query.
 
         The address of a frame, which has none, is the words for what it is.
         """

@@ -64,7 +64,7 @@ class Provenance:
     epsilon, delta
         The same as an (ε, δ) guarantee; ε is no less than ρ and δ give.
     contributions
-        The most rows that one person has in the table.
+        The most rows that one person has in the table; where a query was given, in its result.
     contributions_bounded
         How that is known: "declared", the caller's word, or "enforced": no more rows of a person were kept, by an id.
     sampler
@@ -81,6 +81,10 @@ class Provenance:
         right given what was measured, and tables have no standard error.
     ledger_entry, ledger_hash
         The number and the hash of the charge in the ledger; None where no ledger was charged.
+    queried
+        Whether the table is the result of a query that was given to margrave; None if that is not known.
+    query
+        The text of that query, if its custodian publishes it.
     cut_short
         Where the run ended before all was measured, such as "after 7 of 30 rounds"; None if it did not. The whole
         budget is charged all the same.
@@ -101,6 +105,8 @@ class Provenance:
     ledger_entry: int | None = None
     ledger_hash: str | None = None
     cut_short: str | None = None
+    queried: bool | None = None
+    query: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a record that cannot be true, or that does not say plainly whether it is private."""
@@ -124,6 +130,7 @@ class Provenance:
         _check_entry(self.ledger_entry, self.ledger_hash)
         if self.cut_short is not None and not (isinstance(self.cut_short, str) and self.cut_short):
             raise MeasurementError("cut_short must be words that say where a run ended, or None")
+        _check_query(self.queried, self.query)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold; ρ as exact text "p/q"."""
@@ -214,6 +221,14 @@ def _check_epsilon(rho: Fraction, epsilon: object, delta: object) -> None:
         raise MeasurementError(
             f"the record says ε = {shown_value(epsilon)}, and its ρ gives ε = {least:g} at δ = {delta:g}; state no less"
         )
+
+
+def _check_query(queried: object, query: object) -> None:
+    """Refuse what cannot be said about a query."""
+    if queried is not None and not isinstance(queried, bool):
+        raise MeasurementError("queried must be True, False or None in a provenance")
+    if query is not None and not (isinstance(query, str) and query and queried):
+        raise MeasurementError("query must be the text of a query in a provenance that says queried, or None")
 
 
 def _check_entry(number: object, digest: object) -> None:

@@ -282,6 +282,8 @@ def provenance(
         version=str(__version__),
         # Of anything else that counts nobody knows whether it kept its word.
         contributions_bounded=counted.contributions_bounded if isinstance(counted, TableSource) else "declared",
+        queried=counted.queried if isinstance(counted, TableSource) else None,
+        query=counted.published_query if isinstance(counted, TableSource) else None,
         adaptive=adaptive,
         ledger_entry=None if entry is None else entry.number,
         ledger_hash=None if entry is None else entry.hash,

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -70,6 +71,8 @@ _MOST_BITS, _MOST_TOTAL_BITS = 2_000, 10_000
 # ε is stated of no smaller ρ than this; a smaller one has no more.
 _LEAST_STATED = Fraction(1, 10**99)
 _SHOWN_FINGERPRINT = 12
+# A path made of a URL has one slash. A single letter is a drive of Windows.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ class Ledger:
         any_domain: bool = False,
         notes: Mapping[str, Detail] | None = None,
     ) -> None:
-        self._path, self._any_domain, self._notes = Path(path), any_domain, dict(notes or {})
+        self._path, self._any_domain, self._notes = require_local(path), any_domain, dict(notes or {})
         if not isinstance(any_domain, bool):
             raise LedgerError(f"any_domain is {shown_value(any_domain)}; give True or False")
         _check_details(self._notes)
@@ -149,7 +152,7 @@ class Ledger:
         cap
             The most that may ever be spent on the data set: ρ of zCDP as a number, or a `Budget`.
         """
-        if not create(Path(path), header(_amount("the cap of a ledger", cap))[0]):
+        if not create(require_local(path), header(_amount("the cap of a ledger", cap))[0]):
             raise LedgerError(f"{str(path)!r} is there already; a ledger is never begun anew: name another file")
         return cls(path)
 
@@ -394,6 +397,13 @@ def _refusal(path: Path, contents: Contents, asked: Fraction) -> str:
 def _check_purpose(purpose: str) -> None:
     if not isinstance(purpose, str) or not purpose.strip():
         raise LedgerError(f"the purpose of a charge must be a text, got {purpose!r}; say in a few words what it is for")
+
+
+def require_local(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a ledger; raise `LedgerError` for the URL of something else, which may hold a password."""
+    if _URL.match(os.fspath(path)):
+        raise LedgerError("the ledger is given as a URL, and it is a file on this machine; give its path")
+    return Path(path)
 
 
 def _check_details(details: Mapping[str, Detail]) -> None:

@@ -14,7 +14,7 @@ from margrave.errors import StoreError
 from margrave.escaping import visible
 from margrave.measurements import Provenance
 from margrave.release.release import Release
-from margrave.release.rows import is_enforced, kept_rows, rows_spoken
+from margrave.release.rows import is_enforced, kept_rows, of_result, query_spoken, rows_spoken, table_spoken
 from margrave.release.store.names import safe_word
 from margrave.release.store.paperwork import rho_above
 
@@ -121,8 +121,9 @@ def _privacy_loss(provenance: Provenance | None) -> Entry:
         asked = f"TODO: {_asked_of('the guarantee')}; the noisy numbers came from elsewhere"
         return {"privacy_unit": asked, "privacy_unit_details": asked, "privacy_parameters_details": asked}
     rows = rows_spoken(provenance)
-    stated = f"who has at most {rows} in the table (stated by the publisher)"
-    person = f"of whom at most {rows} were counted (enforced before counting)" if is_enforced(provenance) else stated
+    stated = f"who has at most {rows} in {table_spoken(provenance)} (stated by the publisher)"
+    kept = f"of whom at most {rows}{of_result(provenance)} were counted (enforced before counting)"
+    person = kept if is_enforced(provenance) else stated
     return {
         "privacy_unit": "Person-level",
         "privacy_unit_details": f"Neighbouring tables: {provenance.neighbours}, {person}. TODO: say who "
@@ -159,11 +160,13 @@ def _model() -> Entry:
 
 def _implementation(release: Release) -> Entry:
     provenance = release.provenance
+    asked = "" if provenance is None else query_spoken(provenance)
     tuning = (
         "TODO: how the columns and their categories were chosen, and whether anything was tuned on the private table"
     )
+    said = [asked, kept_rows(release.workload.domain, provenance), tuning]
     return {
-        "preprocessing_and_hyperparameter_tuning": f"{kept_rows(release.workload.domain, provenance)} {tuning}".strip(),
+        "preprocessing_and_hyperparameter_tuning": " ".join(text for text in said if text),
         "mechanisms": _mechanisms(provenance),
         "composition": _composition(provenance),
         "post_processing": f"{_METHODS.get(release.method, release.method)} Standard errors follow from the noise in "

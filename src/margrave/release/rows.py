@@ -20,6 +20,27 @@ def is_enforced(provenance: Provenance | None) -> bool:
     return provenance is not None and provenance.contributions_bounded == "enforced"
 
 
+def table_spoken(provenance: Provenance) -> str:
+    """Return what the counted rows are rows of: the table, or the result of the query that was given."""
+    return "the query's result" if provenance.queried else "the table"
+
+
+def of_result(provenance: Provenance) -> str:
+    """Return what follows after "rows" where these are rows of a query's result; nothing where there was no query."""
+    return f" of {table_spoken(provenance)}" if provenance.queried else ""
+
+
+def query_spoken(provenance: Provenance) -> str:
+    """Return that a query was given, and what the guarantee is about then; nothing where there was none."""
+    if not provenance.queried:
+        return ""
+    text = "is not published" if provenance.query is None else "is part of this record"
+    return (
+        f"The table is the result of a query, whose text {text}. Rows of a person are rows of that result: the "
+        "guarantee is about results that differ by them."
+    )
+
+
 def kept_rows(domain: Domain, provenance: Provenance | None) -> str:
     """Return which rows were counted, in sentences; nothing where all of them were.
 
@@ -32,7 +53,7 @@ def kept_rows(domain: Domain, provenance: Provenance | None) -> str:
     """
     said = []
     if provenance is not None and is_enforced(provenance):
-        said.append(f"at most {rows_spoken(provenance)} of each person")
+        said.append(f"at most {rows_spoken(provenance)}{of_result(provenance)} of each person")
     if any(attribute.outside == "drop" for attribute in domain):
         said.append("no row with a value that the codebook tells to drop")
     if not said:

@@ -34,6 +34,26 @@ def test_a_record_survives_json_exactly():
     assert Provenance.from_dict(plain) == RECORD
 
 
+def test_a_record_says_whether_there_was_a_query_and_its_text_only_if_published():
+    assert RECORD.queried is None
+    asked = replace(RECORD, queried=True)
+    assert Provenance.from_dict(json.loads(json.dumps(asked.to_dict()))) == asked
+    told = replace(RECORD, queried=True, query="SELECT x\nFROM people -- 'é'")
+    assert Provenance.from_dict(json.loads(json.dumps(told.to_dict()))) == told
+    before = {name: value for name, value in RECORD.to_dict().items() if name not in ("queried", "query")}
+    assert Provenance.from_dict(before) == RECORD
+
+
+@pytest.mark.parametrize(
+    "said", [{"queried": 1}, {"queried": "yes"}, {"queried": None}, {"queried": False}, {"query": ""}]
+)
+def test_a_record_of_a_query_that_cannot_be(said):
+    with pytest.raises(
+        MeasurementError, match=r"^(queried must be True, False or None|query must be the text of a query)"
+    ):
+        replace(RECORD, **{"queried": True, "query": "SELECT 1", **said})
+
+
 def test_what_is_not_private_stays_so():
     insecure = replace(RECORD, private=False, sampler="margrave (insecure seeded source)")
     assert Provenance.from_dict(json.loads(json.dumps(insecure.to_dict()))).private is False

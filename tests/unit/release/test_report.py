@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from html.parser import HTMLParser
 
@@ -142,6 +143,18 @@ def test_a_seeded_release_is_not_cited_as_a_private_one():
     assert "Experiment without private noise" in text
     assert "What follows would hold if the noise had been private. It was not." in text
     assert "Private noise NO" in text
+
+
+def test_rows_of_a_person_are_those_of_the_query_s_result():
+    asked = record(contributions=4, contributions_bounded="enforced", queried=True)
+    text = Reader(report(released(asked))).text
+    assert "Of nobody were more than 4 rows of the query's result counted; this was enforced" in text
+    assert "Rows of a person at most 4 of the query's result, enforced before counting" in text
+    assert "Query given; its text is not published" in text
+    told = replace(asked, contributions_bounded="declared", query="SELECT '<b>' FROM people")
+    text = Reader(report(released(told))).text
+    assert "as long as nobody has more than 4 rows in the query's result." in text
+    assert "Query SELECT '<b>' FROM people" in text
 
 
 def test_contributions_say_how_they_are_known():

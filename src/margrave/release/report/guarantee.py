@@ -11,7 +11,7 @@ from typing import Any
 
 from margrave.measurements import Provenance
 from margrave.release.report.wording import equal_or_near, odds_factor, one_in, power_of_ten, rounded_up, surest
-from margrave.release.rows import is_enforced, rows_spoken
+from margrave.release.rows import is_enforced, of_result, rows_spoken, table_spoken
 
 # What somebody may believe before they see the tables.
 _PRIORS = (0.01, 0.1, 0.5)
@@ -89,8 +89,10 @@ def _contributions(record: Provenance) -> str:
     """Return how many rows of a person are protected, and who saw to it that there are no more."""
     rows = rows_spoken(record)
     if is_enforced(record):
-        return f"everything. Of nobody were more than {rows} counted; this was enforced, and others were left out."
-    said = f"everything, as long as nobody has more than {rows} in the data. "
+        counted = f"{rows}{of_result(record)}"
+        return f"everything. Of nobody were more than {counted} counted; this was enforced, and others were left out."
+    table = table_spoken(record) if record.queried else "the data"
+    said = f"everything, as long as nobody has more than {rows} in {table}. "
     if record.contributions_bounded == "declared":
         return said + "The custodian of the data declared this; it was taken on trust and not checked."
     return said + f"How this is known: {record.contributions_bounded}."

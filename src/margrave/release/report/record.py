@@ -6,6 +6,7 @@ from margrave.measurements import Provenance
 from margrave.release.release import Release
 from margrave.release.report.statements import PRODUCTS, tables_spoken
 from margrave.release.report.wording import counted, power_of_ten, power_of_ten_above, rounded_up, with_fraction
+from margrave.release.rows import of_result
 
 Rows = list[tuple[str, str]]
 
@@ -39,12 +40,20 @@ def _measured(record: Provenance) -> Rows:
         ("Guarantee", f"zero-concentrated differential privacy, {with_fraction('ρ', record.rho)}"),
         ("Stated as", f"ε = {rounded_up(record.epsilon, 6)} at δ = {power_of_ten(record.delta)}"),
         ("Neighbours", record.neighbours),
-        ("Rows of a person", f"at most {record.contributions:,}, {bounded}"),
+        ("Rows of a person", f"at most {record.contributions:,}{of_result(record)}, {bounded}"),
+        *_queried(record),
         ("Sampler", record.sampler),
         ("Private noise", "yes" if record.private else "NO"),
         ("Measured by", f"margrave {record.version}"),
         *_charged(record),
     ]
+
+
+def _queried(record: Provenance) -> Rows:
+    """Return the query whose result was counted; nothing where there was none."""
+    if not record.queried:
+        return []
+    return [("Query", "given; its text is not published" if record.query is None else record.query)]
 
 
 def _charged(record: Provenance) -> Rows:

@@ -16,7 +16,7 @@ from margrave.domain import Domain
 from margrave.errors import StoreError
 from margrave.escaping import guarded
 from margrave.measurements import Provenance
-from margrave.release.rows import is_enforced, rows_spoken
+from margrave.release.rows import is_enforced, of_result, query_spoken, rows_spoken, table_spoken
 from margrave.release.store.manifest import TableEntry
 from margrave.release.store.names import safe_word
 from margrave.release.store.readme import spoken
@@ -60,15 +60,16 @@ def statement(provenance: Provenance | None) -> str:
     if not provenance.private:
         return _SEEDED
     rows = rows_spoken(provenance)
-    declared = f"who has at most {rows} in the table (as the publisher declared)"
-    person = f"of whom at most {rows} were counted (which was enforced)" if is_enforced(provenance) else declared
+    declared = f"who has at most {rows} in {table_spoken(provenance)} (as the publisher declared)"
+    kept = f"of whom at most {rows}{of_result(provenance)} were counted (which was enforced)"
+    person = kept if is_enforced(provenance) else declared
     epsilon, delta = shown_above(provenance.epsilon), shown_above(provenance.delta)
     return (
         f"Made by the mechanism {provenance.mechanism!r} with exact random noise. It is differentially private for one "
         f"person more or less {person}: ε = {epsilon} at δ = {delta}, "
         f"from ρ = {shown_above(rho_above(provenance.rho))} of zero-concentrated differential privacy "
         "(all rounded up). Everything after the noise is post-processing and costs nothing."
-        f"{_cut_short(provenance)}"
+        f"{_cut_short(provenance)} {query_spoken(provenance)}".rstrip()
     )
 
 
@@ -89,7 +90,7 @@ def privacy_document(provenance: Provenance | None) -> dict[str, Any]:
         head |= provenance.to_dict()
         head["rho_decimal"] = rho_above(provenance.rho)
         head["definition"] = "zero-concentrated differential privacy (zCDP); every rho is exact"
-        head["unit"] = f"one person with at most {rows_spoken(provenance)}"
+        head["unit"] = f"one person with at most {rows_spoken(provenance)}{of_result(provenance)}"
     packages = {name: version(name) for name in ("margrave", "numpy", "pyarrow")}
     return {**head, "saved_with": {**packages, "python": platform.python_version()}}
 
