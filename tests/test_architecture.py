@@ -109,6 +109,18 @@ def test_post_processing_cannot_reach_the_data():
             assert not private, f"{name} reaches {private}"
 
 
+def test_only_the_domain_knows_the_kinds_of_values():
+    """A kind of values is one class and one line in a registry, because nothing else asks which kind it is."""
+    for name, path in MODULES.items():
+        if room(name) != "domain":
+            kinds = {f"domain.values.{kind}" for kind in ("labels", "bins", "codes", "registry")}
+            assert not GRAPH[name] & kinds, name
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                assert not (isinstance(node, ast.Attribute) and node.attr in ("labels", "cuts")), (
+                    f"{name}: {node.lineno}"
+                )
+
+
 def test_randomness_lives_in_the_privacy_room_and_in_the_made_up_town():
     for name, path in MODULES.items():
         if room(name) != "privacy" and name != "cli.town":

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
-from margrave.data.numbers import Codes, Numbers
+from margrave.domain.values.numbers import CodeArray, Numbers
 
 _MOST_PLACES = 18
 
@@ -26,7 +26,7 @@ def filled(column: pa.Array) -> NDArray[Any]:
     return values
 
 
-def number_codes(column: pa.Array, numbers: Numbers) -> Codes:
+def number_codes(column: pa.Array, numbers: Numbers) -> CodeArray:
     """Return the codes of a column of whole numbers, floating-point numbers or decimals."""
     if pa.types.is_decimal(column.type):
         return _decimal_codes(column, numbers)
@@ -34,7 +34,7 @@ def number_codes(column: pa.Array, numbers: Numbers) -> Codes:
     return numbers.whole(values) if values.dtype.kind in "iu" else numbers.real(values.astype(np.float64))
 
 
-def _decimal_codes(column: pa.Array, numbers: Numbers) -> Codes:
+def _decimal_codes(column: pa.Array, numbers: Numbers) -> CodeArray:
     """Return the codes of decimals: as whole numbers of their last place, and where these are too large one by one."""
     values, fits = _last_places(column)
     if not 0 <= column.type.scale <= _MOST_PLACES:

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from margrave.data.columns import buffer_of, filled, number_codes
 from margrave.data.moments import Moments
-from margrave.data.numbers import MISSING, OUTSIDE, Codes, numbers_of
 from margrave.data.texts import Texts, read_texts
 from margrave.domain import Attribute
+from margrave.domain.values.numbers import MISSING, OUTSIDE, CodeArray
 from margrave.errors import DataError
 
 # The code of a row that is left out of every table.
@@ -50,19 +50,16 @@ class Encoder:
             raise DataError(
                 f"attribute {attribute.name!r} has {attribute.size:,} values; at most {_LARGEST_SIZE:,} can be encoded"
             )
-        labels = list(enumerate(attribute.labels or ()))
-        texts = {label: code for code, label in labels if isinstance(label, str)}
-        self._attribute, self._untyped, self._declares_texts = attribute, untyped, bool(texts)
-        self._texts, self._moments = Texts(texts), Moments(attribute.name, texts)
-        self._numbers = numbers_of(attribute)
-        self._decimal = decimal
-        self._truths = {label: code for code, label in labels if isinstance(label, bool)}
+        values = attribute.values
+        self._attribute, self._untyped, self._decimal = attribute, untyped, decimal
+        self._texts, self._moments = Texts(values.texts, values.text_rule), Moments(attribute.name, values.texts)
+        self._numbers, self._truths = values.numbers(), values.truths
 
-    def encode(self, column: pa.Array | pa.ChunkedArray) -> Codes:
+    def encode(self, column: pa.Array | pa.ChunkedArray) -> CodeArray:
         """Return the code of each row; ``DROPPED`` for a row to be left out of every table."""
         return self.settle(self.classify(column))
 
-    def settle(self, codes: Codes) -> Codes:
+    def settle(self, codes: CodeArray) -> CodeArray:
         """Return the codes of `classify` after the policies of the attribute; they are changed in place."""
         if not codes.size or codes.min() >= 0:
             return codes
@@ -70,7 +67,7 @@ class Encoder:
         self._settle_missing(codes, codes == MISSING)
         return codes
 
-    def _settle_outside(self, codes: Codes, outside: NDArray[np.bool_]) -> None:
+    def _settle_outside(self, codes: CodeArray, outside: NDArray[np.bool_]) -> None:
         """Do with the values outside the declared set what the attribute says."""
         attribute = self._attribute
         if attribute.other_code is not None:
@@ -83,7 +80,7 @@ class Encoder:
                 'attribute an "other" category or "outside": "drop" (margrave validate shows how a table fits)'
             )
 
-    def _settle_missing(self, codes: Codes, missing: NDArray[np.bool_]) -> None:
+    def _settle_missing(self, codes: CodeArray, missing: NDArray[np.bool_]) -> None:
         """Count the missing values in their category, if there is one."""
         if self._attribute.missing_code is not None:
             codes[missing] = self._attribute.missing_code
@@ -93,7 +90,7 @@ class Encoder:
                 'one, as in "missing": "unknown"'
             )
 
-    def classify(self, column: pa.Array | pa.ChunkedArray) -> Codes:
+    def classify(self, column: pa.Array | pa.ChunkedArray) -> CodeArray:
         """Return the code of each row before the policies: ``OUTSIDE`` or ``MISSING`` for what is not declared."""
         if isinstance(column, pa.ChunkedArray):
             parts = [self.classify(chunk) for chunk in column.chunks]
@@ -102,14 +99,14 @@ class Encoder:
             return np.full(len(column), MISSING, dtype=np.int32)
         if pa.types.is_dictionary(column.type):
             # A category that no row has is no value of the table, and not looked at as one.
-            found: Codes = self.classify(column.dictionary)[filled(column.indices)]
+            found: CodeArray = self.classify(column.dictionary)[filled(column.indices)]
         else:
             found = self._of_kind(column)
         if column.null_count:
             found[column.is_null().to_numpy(zero_copy_only=False)] = MISSING
         return found
 
-    def _of_kind(self, column: pa.Array) -> Codes:
+    def _of_kind(self, column: pa.Array) -> CodeArray:
         """Return the codes of a column by its type; what is missing gets some code."""
         kind = column.type
         if isinstance(kind, pa.BaseExtensionType):
@@ -127,21 +124,21 @@ class Encoder:
             return self._text_values(column)
         raise self._wrong_kind("values of another kind")
 
-    def _text_values(self, column: pa.Array) -> Codes:
+    def _text_values(self, column: pa.Array) -> CodeArray:
         if self._untyped:
             return read_texts(column, self._texts, self._numbers, self._truths, self._decimal)
-        if not self._declares_texts:
+        if not self._texts.declared:
             raise self._wrong_kind("texts")
         return self._texts.find(column)
 
-    def _truth_values(self, column: pa.Array) -> Codes:
+    def _truth_values(self, column: pa.Array) -> CodeArray:
         if not self._truths:
             raise self._wrong_kind("truth values")
         codes = [self._truths.get(truth, OUTSIDE) for truth in (False, True)]
-        found: Codes = np.array(codes, dtype=np.int32)[filled(column.cast(pa.uint8()))]
+        found: CodeArray = np.array(codes, dtype=np.int32)[filled(column.cast(pa.uint8()))]
         return found
 
-    def _number_values(self, column: pa.Array) -> Codes:
+    def _number_values(self, column: pa.Array) -> CodeArray:
         if self._numbers is not None:
             return number_codes(column, self._numbers)
         # Where all is missing, a frame may have made a column of NaN, whatever it was meant to hold.
@@ -149,7 +146,7 @@ class Encoder:
             return np.full(len(column), MISSING, dtype=np.int32)
         raise self._wrong_kind("numbers")
 
-    def _moment_values(self, column: pa.Array) -> Codes:
+    def _moment_values(self, column: pa.Array) -> CodeArray:
         kind = column.type
         dates, zoned = pa.types.is_date(kind), pa.types.is_timestamp(kind) and kind.tz is not None
         if not self._moments.known(dates=dates, zoned=zoned):
@@ -162,10 +159,10 @@ class Encoder:
     def _wrong_kind(self, found: str) -> DataError:
         """Return the error that says that the column holds what the attribute does not declare."""
         attribute = self._attribute
-        wanted = [("texts", self._declares_texts), ("numbers", self._numbers), ("truth values", self._truths)]
+        wanted = [("texts", self._texts.declared), ("numbers", self._numbers), ("truth values", self._truths)]
         declared = " or ".join(kind for kind, present in wanted if present)
         # Dates are declared as texts of a certain form.
-        form = ", none of them of that form" if found.startswith(("dates", "times")) and self._declares_texts else ""
+        form = ", none of them of that form" if found.startswith(("dates", "times")) and self._texts.declared else ""
         return DataError(
             f"column {attribute.name!r} holds {found} and its attribute declares {declared}{form}; declare what the "
             "column holds, or convert the column"

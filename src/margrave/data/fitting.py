@@ -18,10 +18,10 @@ from margrave.data.description import Data
 from margrave.data.encoding import Encoder
 from margrave.data.engines import Engine
 from margrave.data.failures import quietly
-from margrave.data.numbers import MISSING, OUTSIDE, Codes
 from margrave.data.opening import kind_of, opened, require_columns
 from margrave.data.persons import PersonFit, Persons
 from margrave.domain import Attribute, Domain
+from margrave.domain.values.numbers import MISSING, OUTSIDE, CodeArray
 from margrave.errors import DataError, suggestion
 
 NOT_FOR_PUBLICATION = "PRIVATE: for the custodian's eyes only, not for publication"
@@ -144,7 +144,7 @@ class _Seen:
         policy = self.attribute
         self.drops = policy.outside == "drop"
 
-    def look(self, column: pa.Array) -> Codes | None:
+    def look(self, column: pa.Array) -> CodeArray | None:
         """Count the categories of some more rows, and return their codes; None once the column is of the wrong kind."""
         if self.wrong:
             return None
@@ -194,7 +194,7 @@ def _shown(value: object, attribute: Attribute) -> str:
     """Return a value that is not declared as it is shown, with what cannot be seen of it."""
     shown = repr(value) if isinstance(value, str) else str(value)
     short = shown if len(shown) <= _LONGEST_EXAMPLE else shown[:_LONGEST_EXAMPLE] + "…"
-    texts = [label for label in attribute.labels or () if isinstance(label, str)]
-    if isinstance(value, str) and normalize("NFC", value) in (normalize("NFC", text) for text in texts):
+    declared = (normalize("NFC", text) for text in attribute.values.texts)
+    if isinstance(value, str) and normalize("NFC", value) in declared:
         return f"{short} (a declared one in another Unicode form)"
     return short

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from margrave.data.encoding import Encoder
-from margrave.data.numbers import MISSING, OUTSIDE, Codes, as_written, is_double
 from margrave.domain import Attribute
+from margrave.domain.values.numbers import MISSING, OUTSIDE, CodeArray, Comparison, Comparisons, as_written, is_double
 from margrave.errors import DataError
 
 Kind = nw.dtypes.DType | type[nw.dtypes.DType]
@@ -59,7 +59,9 @@ class Key:
         name = self._attribute.name
         if not is_comparable(self._kind):
             return f"column {name!r} is of a type that engines do not compare as margrave does; {FETCH}, or convert it"
-        if max(len(self._values()), len(self._attribute.cuts or ())) > _MOST_VALUES:
+        if self.compares_texts and self._attribute.values.text_rule is not None:
+            return f"attribute {name!r} declares texts by a rule that engines do not know; {FETCH}"
+        if self._compared > _MOST_VALUES:
             return f"attribute {name!r} has more than {_MOST_VALUES:,} values to compare each row with; {FETCH}"
         return ""
 
@@ -78,7 +80,7 @@ class Key:
         absent = nw.when(self._missing()).then(_number(MISSING))
         return nw.coalesce(absent, *(self._arms() if self._wrong is None else [_number(WRONG)])).alias(name)
 
-    def codes(self, column: pa.Array | pa.ChunkedArray) -> Codes:
+    def codes(self, column: pa.Array | pa.ChunkedArray) -> CodeArray:
         """Return the codes that what came back stands for, as the encoder would give them."""
         found = column.cast(pa.int64()).fill_null(self._attribute.size).to_numpy()
         marks = [OUTSIDE, MISSING, *([] if self._wrong is None else [WRONG])]
@@ -112,43 +114,44 @@ class Key:
 
     def _arms(self) -> list[nw.Expr]:
         """Return the codes of declared values, each null where the value is another; the last is never null."""
-        if self._attribute.cuts is not None:
-            return self._bins()
-        if self._attribute.labels is None:
-            return [self._whole_number(), _number(OUTSIDE)]
+        if self._kind.is_numeric():
+            return self._number_arms()
         column = self._column()
         return [*(_when(column, value, code) for value, code in self._values()), _number(OUTSIDE)]
 
-    def _bins(self) -> list[nw.Expr]:
-        """Return the number of the bin: the first whose upper end is not below the value."""
+    @property
+    def _compared(self) -> int:
+        """How many declared values each row is compared with."""
+        return len(self._comparisons().ordered) if self._kind.is_numeric() else len(self._values())
+
+    def _comparisons(self) -> Comparisons:
+        """Return the comparisons that give the code of a number."""
+        numbers = self._attribute.values.numbers()
+        return Comparisons((), OUTSIDE) if numbers is None else numbers.comparisons()
+
+    def _number_arms(self) -> list[nw.Expr]:
+        """Return the codes of declared numbers, each null where the comparison does not hold."""
+        comparisons, rest = self._comparisons()
         column = self._column()
         arms: list[nw.Expr] = []
-        low, high = _limits(self._kind)
-        for code, edge in enumerate(self._edges()):
-            if edge >= high:  # all that the type can hold is below
-                return [*arms, _number(code)]
-            if edge >= low:
-                arms.append(nw.when(column <= edge).then(_number(code)))
-        return [*arms, _number(len(self._edges()))]
-
-    def _edges(self) -> list[float]:
-        """Return the cuts; for whole numbers the whole numbers below them, which compares without rounding."""
-        cuts = self._attribute.cuts or ()
-        whole = self._kind.is_integer()
-        return [math.floor(as_written(cut)) if whole else float(cut) for cut in cuts]
-
-    def _whole_number(self) -> nw.Expr:
-        """Return a whole number below the size as its own code."""
-        column = self._column()
-        inside = (column >= 0) & (column <= min(self._attribute.declared - 1, _limits(self._kind)[1]))
-        if self._kind.is_float():
-            inside = inside & (column == column.floor())
-        return nw.when(inside).then(column).cast(nw.Int64)
+        for comparison in comparisons:
+            condition = _condition(column, comparison, self._kind)
+            if condition is False:
+                continue
+            code = column if comparison.code is None else _number(comparison.code)
+            if condition is True:
+                return [*arms, code]
+            arms.append(nw.when(condition).then(code).cast(nw.Int64))
+        return [*arms, _number(rest)]
 
     def _values(self) -> list[tuple[Any, int]]:
-        """Return the declared values that a column of this type can hold, with their codes."""
-        found = [(_as_value(label, self._kind), code) for code, label in enumerate(self._attribute.labels or ())]
-        return [(value, code) for value, code in found if value is not None]
+        """Return the declared texts, dates or truth values that a column of this type can hold, with their codes."""
+        values = self._attribute.values
+        if self._kind == nw.Boolean:
+            return list(values.truths.items())
+        if self._kind == nw.Date:
+            return [(day, code) for day, code in ((_day(text), code) for text, code in values.texts.items()) if day]
+        return list(values.texts.items())
 
 
 def is_text(kind: Kind) -> bool:
@@ -194,21 +197,36 @@ def _when(column: nw.Expr, value: Any, code: int) -> nw.Expr:  # noqa: ANN401 - 
     return nw.when(equal).then(_number(code))
 
 
-def _as_value(label: object, kind: Kind) -> Any:  # noqa: ANN401 - of the type of the column
-    """Return a label as a column of this type holds it; None if it cannot."""
-    if is_text(kind):
-        return label if isinstance(label, str) else None
-    if kind == nw.Boolean:
-        return label if isinstance(label, bool) else None
-    if kind == nw.Date:
-        return _day(label)
-    if isinstance(label, bool) or not isinstance(label, int | float):
-        return None
+def _condition(column: nw.Expr, comparison: Comparison, kind: Kind) -> nw.Expr | bool:
+    """Return the condition that a column of numbers of this type meets where a comparison holds.
+
+    True or False where it holds for every or for no number of the type.
+    """
+    if comparison.relation == "=":
+        return _equal(column, comparison.number, kind)
+    if comparison.relation == "<=":
+        return _at_most(column, comparison.number, kind)
+    inside = (column >= 0) & (column <= min(comparison.number - 1, _limits(kind)[1]))
+    return inside & (column == column.floor()) if kind.is_float() else inside
+
+
+def _equal(column: nw.Expr, number: float, kind: Kind) -> nw.Expr | bool:
+    """Return where a column has this number; False if its type cannot hold it."""
     if kind.is_float():
-        return float(label) if is_double(label) else None
+        return column == float(number) if is_double(number) else False
     low, high = _limits(kind)
-    written = as_written(label)
-    return int(written) if written.denominator == 1 and low <= written <= high else None
+    written = as_written(number)
+    return column == int(written) if written.denominator == 1 and low <= written <= high else False
+
+
+def _at_most(column: nw.Expr, number: float, kind: Kind) -> nw.Expr | bool:
+    """Return where a column is at most this number."""
+    # A whole number is compared with the whole number below, which needs no rounding.
+    edge = math.floor(as_written(number)) if kind.is_integer() else float(number)
+    low, high = _limits(kind)
+    if edge >= high:
+        return True
+    return column <= edge if edge >= low else False
 
 
 def _limits(kind: Kind) -> tuple[float, float]:
@@ -219,10 +237,10 @@ def _limits(kind: Kind) -> tuple[float, float]:
     return (0, 2**bits - 1) if str(kind).startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
-def _day(label: object) -> date | None:
+def _day(label: str) -> date | None:
     """Return the date that a label is."""
     try:
-        found = date.fromisoformat(label) if isinstance(label, str) else None
+        found = date.fromisoformat(label)
     except ValueError:
         return None
-    return found if found is not None and found.isoformat() == label else None
+    return found if found.isoformat() == label else None

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.data.numbers import Codes, Lookup
+from margrave.domain.values.numbers import CodeArray, Lookup
 from margrave.errors import DataError
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -49,13 +49,13 @@ class Moments:
         """Return whether any label is a date, or a moment with or without a time zone."""
         return bool(self._dates) if dates else bool(self._labels(zoned))
 
-    def dates(self, days: NDArray[np.integer[Any]]) -> Codes:
+    def dates(self, days: NDArray[np.integer[Any]]) -> CodeArray:
         """Return the codes of dates, given as days since 1970."""
         if ("day", False) not in self._lookups:
             self._lookups["day", False] = Lookup({_day(text) or 0: code for text, code in self._dates.items()})
         return self._lookups["day", False].find(days)
 
-    def times(self, values: NDArray[np.int64], unit: str, *, zoned: bool) -> Codes:
+    def times(self, values: NDArray[np.int64], unit: str, *, zoned: bool) -> CodeArray:
         """Return the codes of moments, given as seconds, milliseconds, … since 1970.
 
         Parameters

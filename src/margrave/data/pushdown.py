@@ -19,10 +19,10 @@ from margrave.algebra.layout import Layout
 from margrave.data.counting import sum_inner
 from margrave.data.engines import Engine
 from margrave.data.keys import FETCH, Key, Kind, is_comparable, is_text
-from margrave.data.numbers import OUTSIDE
 from margrave.data.opening import require_columns
 from margrave.data.rows import missing_id, read
 from margrave.domain import Domain
+from margrave.domain.values.numbers import OUTSIDE
 
 # Columns get names of ours, so that whatever those of the table are called, no two are the same.
 _CODE, _COUNT, _PERSON, _FOUND = "margrave_code_{}", "margrave_count", "margrave_person", "margrave_found_{}"

@@ -10,7 +10,7 @@ missing) or as ``true`` or ``false`` in any case. Where the mark of decimals is 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from margrave.data.numbers import MISSING, OUTSIDE, Codes, Numbers
+from margrave.domain.values.numbers import MISSING, OUTSIDE, CodeArray, Numbers
 
 _NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -35,25 +35,42 @@ class Texts:
     Parameters
     ----------
     codes
-        The code of each label that is a text.
+        The code of each text that is declared by itself.
+    rule
+        The code of a text that is not, if a rule gives it; None from the rule leaves the text outside.
     """
 
-    def __init__(self, codes: Mapping[str, int]) -> None:
+    def __init__(self, codes: Mapping[str, int], rule: Callable[[str], int | None] | None = None) -> None:
         self._labels = pa.array(list(codes), pa.large_string())
         self._codes = np.array([*codes.values(), OUTSIDE], dtype=np.int32)
+        self._rule = rule
 
-    def find(self, texts: pa.Array) -> Codes:
+    @property
+    def declared(self) -> bool:
+        """Whether any text is declared."""
+        return len(self._labels) > 0 or self._rule is not None
+
+    def find(self, texts: pa.Array) -> CodeArray:
         """Return the code of each text, or ``OUTSIDE``; also for a missing one."""
         values = texts.cast(pa.large_string()) if texts.type == pa.string_view() else texts
         places = pc.index_in(values, value_set=self._labels.cast(values.type))
         # Where there is none the place is −1, the last code, which says so.
-        codes: Codes = self._codes[_numpy(places.fill_null(-1))]
+        codes: CodeArray = self._codes[_numpy(places.fill_null(-1))]
+        return codes if self._rule is None else self._ruled(values, codes)
+
+    def _ruled(self, values: pa.Array, codes: CodeArray) -> CodeArray:
+        """Fill in the codes that the rule gives; it is asked once for each distinct text."""
+        rest = np.flatnonzero(codes == OUTSIDE)
+        encoded = values.take(pa.array(rest)).dictionary_encode()
+        found = [None if self._rule is None else self._rule(text) for text in encoded.dictionary.to_pylist()]
+        each = np.array([*(OUTSIDE if code is None else code for code in found), OUTSIDE], dtype=np.int32)
+        codes[rest] = each[_numpy(encoded.indices.fill_null(-1))]
         return codes
 
 
 def read_texts(
     column: pa.Array, texts: Texts, numbers: Numbers | None, truths: Mapping[bool, int], decimal: str = "."
-) -> Codes:
+) -> CodeArray:
     """Return the codes of a column of a file that holds nothing but text; each distinct text is read once.
 
     Parameters
@@ -77,13 +94,13 @@ def read_texts(
         _fill(codes, np.flatnonzero(_matches(distinct, f"(?i)^{truth}$")), code)
     if numbers is not None:
         _read_numbers(distinct, numbers, codes, decimal)
-    found: Codes = (
+    found: CodeArray = (
         codes[_numpy(encoded.indices.fill_null(0))] if len(distinct) else np.full(len(column), MISSING, np.int32)
     )
     return found
 
 
-def _read_numbers(texts: pa.Array, numbers: Numbers, codes: Codes, decimal: str) -> None:
+def _read_numbers(texts: pa.Array, numbers: Numbers, codes: CodeArray, decimal: str) -> None:
     """Fill in the codes of texts that are numbers and not declared as texts."""
     places = np.flatnonzero(codes == OUTSIDE)
     if decimal != ".":
@@ -118,7 +135,7 @@ def _code_by_hand(text: str, code: int, numbers: Numbers) -> int:
     return code if re.fullmatch(_NUMBER, text) else OUTSIDE
 
 
-def _fill(codes: Codes, places: NDArray[np.intp], found: Codes | int) -> None:
+def _fill(codes: CodeArray, places: NDArray[np.intp], found: CodeArray | int) -> None:
     """Set the codes at these places, where no text was found that is declared as it is."""
     open_places = codes[places] == OUTSIDE
     codes[places] = np.where(open_places, found, codes[places])

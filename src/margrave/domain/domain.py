@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from margrave.atomic_file import replacing
-from margrave.domain.attribute import KEYS, Attribute, Label, checked_text
+from margrave.domain.attribute import Attribute, attribute_keys
 from margrave.domain.foreign.recognition import YAML_ENDINGS, foreign_attributes, parse_yaml
+from margrave.domain.values.kind import Label, checked_text
 from margrave.errors import DomainError, suggestion
 from margrave.escaping import visible
 from margrave.strict_json import check_keys, parse_object, read_text
@@ -127,7 +128,7 @@ class Domain:
 
     def to_json(self) -> str:
         """Return the text of the codebook, one attribute a line."""
-        lines = ",\n    ".join(_json(_codebook_entry(member)) for member in self)
+        lines = ",\n    ".join(_json(member.entry()) for member in self)
         head = f'"margrave": "domain",\n  "schema": {_SCHEMA},\n  "description": {_json(self.description)}'
         # A draft says so on the very first line of its file; once it is reviewed it is a domain like any other.
         draft = f'"draft": {_json(self.draft)},\n  "reviewed": false,\n  ' if self.unreviewed else "\n  "
@@ -164,7 +165,7 @@ class Domain:
 
         Two domains with one fingerprint count the same table alike. A ledger knows a data set's domain by it.
         """
-        entries = [{**_codebook_entry(member), "description": None} for member in self]
+        entries = [{**member.entry(), "description": None} for member in self]
         return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
 
     def positions(self, names: Iterable[str]) -> tuple[int, ...]:
@@ -239,15 +240,5 @@ def _codebook_attribute(place: int, entry: object) -> Attribute:
     """Return the attribute that one entry of a codebook describes."""
     if not isinstance(entry, dict):
         raise DomainError(f'attribute {place} of the codebook is no object; write {{"name": …, "size": …}}')
-    check_keys(f"attribute {place} of the codebook", entry, KEYS, needed="name")
-    return Attribute(**entry)
-
-
-def _codebook_entry(member: Attribute) -> dict[str, object]:
-    """Return the entry of an attribute in a codebook, without what it leaves open."""
-    size = member.declared if member.labels is None and member.cuts is None else None
-    outside = None if member.outside == "error" else member.outside
-    policies = (member.missing, member.other, outside)
-    declared = (size, member.labels, member.cuts, member.whole or None)
-    values = (member.name, *declared, *policies, member.description or None)
-    return {key: value for key, value in zip(KEYS, values, strict=True) if value is not None}
+    check_keys(f"attribute {place} of the codebook", entry, attribute_keys(), needed="name")
+    return Attribute.from_entry(entry)

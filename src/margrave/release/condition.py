@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from margrave.domain import Attribute, Domain, Label
+from margrave.domain.values.kind import RELATIONS
 from margrave.errors import DomainError, QueryError
-from margrave.release.matching import RANGES, among, compare
 from margrave.release.uncertainty import Mask
 
 Masks = dict[str, Mask]
@@ -134,18 +134,18 @@ class _Reader:
     def _relation(self, attribute: Attribute, turned: bool) -> Mask:
         """Read what follows a name."""
         if self._accept("in"):
-            return among(attribute, self._list())
+            return attribute.among(self._list())
         if self._accept("between"):
             low = self._value()
             self._expect("and", "'and', as in between 20 and 29")
-            return compare(attribute, ">=", low) & compare(attribute, "<=", self._value())
+            return attribute.compare(">=", low) & attribute.compare("<=", self._value())
         if not turned and self._accept("="):
-            return among(attribute, [self._value()])
+            return attribute.among([self._value()])
         if not turned and self._accept("!="):
-            return ~among(attribute, [self._value()])
-        for sign in () if turned else RANGES:
+            return ~attribute.among([self._value()])
+        for sign in () if turned else RELATIONS:
             if self._accept(sign):
-                return compare(attribute, sign, self._value())
+                return attribute.compare(sign, self._value())
         raise self._refusal("'in' or 'between'" if turned else "a comparison (= != < <= > >= in between)")
 
     def _list(self) -> list[Label]:

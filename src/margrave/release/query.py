@@ -26,7 +26,6 @@ from margrave.errors import DomainError, QueryError
 from margrave.measurements.entries import read_only, spoken
 from margrave.release.condition import Masks, both, read_condition
 from margrave.release.lookup import Lookup
-from margrave.release.matching import among
 from margrave.release.share import Share
 from margrave.release.table import Table
 from margrave.release.uncertainty import Mask
@@ -78,7 +77,7 @@ def read_where(domain: Domain, where: Where) -> Masks:
     if isinstance(where, str):
         masks = read_condition(domain, where)
     elif isinstance(where, Mapping):
-        masks = {name: _all(domain, name) & among(domain[name], _listed(labels)) for name, labels in where.items()}
+        masks = {name: _all(domain, name) & domain[name].among(_listed(labels)) for name, labels in where.items()}
     else:
         raise QueryError(
             f"a condition cannot be {where!r}; write it as a text, as in \"sex = 'F'\", or as labels by attribute, as "

@@ -138,9 +138,9 @@ def test_a_name_must_not_be_empty():
 
 
 def test_half_a_character_is_refused_because_no_file_could_hold_it():
-    with refused(r"the name of an attribute holds half a character, '\ud800'; write whole ones only"):
+    with refused(r"the name of an attribute contains an unpaired surrogate, '\ud800'; write whole characters only"):
         Attribute("\ud800", size=2)
-    with refused("a label of attribute 'x' holds half a character"):
+    with refused("attribute 'x': a label contains an unpaired surrogate"):
         Attribute("x", labels=["\udfff"])
 
 
@@ -153,7 +153,7 @@ def test_a_description_must_be_text():
 
 @pytest.mark.parametrize("size", [0, -1, True, np.True_, 2.0, np.float64(2), "2", math.nan])
 def test_a_size_must_be_a_whole_number_of_at_least_one(size):
-    with refused(f"attribute 'x' has size {size!r}; give a whole number of at least 1"):
+    with refused(f"attribute 'x': the size is {size!r}; give a whole number of at least 1"):
         Attribute("x", size=size)
 
 
@@ -173,13 +173,13 @@ def test_a_size_that_contradicts_the_labels_is_refused():
 
 
 def test_an_empty_list_of_labels_is_refused():
-    with refused("attribute 'x' has size 0; give a whole number of at least 1"):
+    with refused("attribute 'x': the list of labels is empty; give at least one label"):
         Attribute("x", labels=())
 
 
 @pytest.mark.parametrize("labels", ["FM", b"FM", {"F", "M"}, frozenset("F"), {"F": 1}, 3])
 def test_labels_must_have_an_order(labels):
-    with refused(f"the labels of attribute 'x' must be a list, got {labels!r}; write them in order in [ ]"):
+    with refused(f"attribute 'x': the labels must be a list, got {labels!r}; write them in order in [ ]"):
         Attribute("x", labels=labels)
 
 
@@ -189,37 +189,40 @@ class Sex(enum.StrEnum):
 
 @pytest.mark.parametrize("label", [None, math.nan, math.inf, (1, 2), 1j, np.datetime64("2020-01-01"), Sex.F])
 def test_a_label_must_be_what_a_json_file_can_hold(label):
-    with pytest.raises(DomainError, match=r"has the label .*; give texts, finite numbers or booleans"):
+    with pytest.raises(
+        DomainError,
+        match=r"attribute 'x': the label .* cannot be written to a file; give texts, finite numbers or booleans",
+    ):
         Attribute("x", labels=[label])
 
 
 @pytest.mark.parametrize("pair", [("F", "F"), (1, True), (1, 1.0), (False, 0.0)])
 def test_equal_labels_are_refused_even_of_different_types(pair):
     one, other = pair
-    with refused(f"labels {one!r} and {other!r} of attribute 'x' are equal; give each value one label"):
+    with refused(f"attribute 'x': labels {one!r} and {other!r} are equal; give each value one label"):
         Attribute("x", labels=["a", one, other])
 
 
 @pytest.mark.parametrize("cut", [math.nan, math.inf, -math.inf, True, "18", None, 2**53 + 1, 10**400])
 def test_a_cut_must_be_a_finite_number(cut):
-    with refused(f"attribute 'x' has the cut {cut!r}; give finite numbers, whole ones within ±2⁵³"):
+    with refused(f"attribute 'x': the cut {cut!r} is not allowed; give finite numbers, whole ones within ±2⁵³"):
         Attribute("x", cuts=[cut])
 
 
 @pytest.mark.parametrize("cuts", [(1, 1), (2, 1), (0, -0.0), (0.1, 0.3, 0.2)])
 def test_cuts_must_increase_strictly(cuts):
-    with pytest.raises(DomainError, match=r"attribute 'x' has the cut .* after .*; sort them, each once"):
+    with pytest.raises(DomainError, match=r"attribute 'x': the cut .* comes after .*; sort the cuts, each once"):
         Attribute("x", cuts=cuts)
 
 
 def test_an_empty_list_of_cuts_is_refused():
-    with refused("attribute 'x' has an empty list of cuts; give at least one number to cut at"):
+    with refused("attribute 'x': the list of cuts is empty; give at least one number to cut at"):
         Attribute("x", cuts=[])
 
 
 @pytest.mark.parametrize("cuts", ["18", 18])
 def test_cuts_must_be_a_list(cuts):
-    with refused(f"the cuts of attribute 'x' must be a list, got {cuts!r}"):
+    with refused(f"attribute 'x': the cuts must be a list, got {cuts!r}"):
         Attribute("x", cuts=cuts)
 
 
@@ -247,7 +250,7 @@ def test_a_domain_is_made_from_sizes_and_labels():
 
 
 def test_a_text_in_place_of_labels_is_refused():
-    with refused("the labels of attribute 'sex' must be a list, got 'FM'"):
+    with refused("attribute 'sex': the labels must be a list, got 'FM'"):
         Domain.fromdict({"sex": "FM"})
 
 
@@ -460,7 +463,7 @@ def test_a_file_in_another_encoding_is_refused(tmp_path):
 def test_an_error_in_a_file_names_the_file(tmp_path):
     path = tmp_path / "domain.json"
     path.write_text('{"age": 0}', encoding="utf-8")
-    with refused(f"{path}: attribute 'age' has size 0; give a whole number of at least 1"):
+    with refused(f"{path}: attribute 'age': the size is 0; give a whole number of at least 1"):
         Domain.read(path)
 
 
@@ -503,12 +506,12 @@ def test_numbers_that_json_does_not_have_are_refused(constant):
 
 @pytest.mark.parametrize("value", ["2.0", "true", "null", "0"])
 def test_a_size_in_a_file_must_be_a_whole_number(value):
-    with pytest.raises(DomainError, match=r"attribute 'age' has (size|neither size)"):
+    with pytest.raises(DomainError, match=r"attribute 'age'(: the size is| has neither size)"):
         Domain.from_json(f'{{"age": {value}}}')
 
 
 def test_a_number_too_large_for_a_float_is_no_cut():
-    with refused("attribute 'age' has the cut inf; give finite numbers"):
+    with refused("attribute 'age': the cut inf is not allowed; give finite numbers"):
         Domain.from_json('{"margrave": "domain", "schema": 1, "attributes": [{"name": "age", "cuts": [1e999]}]}')
 
 

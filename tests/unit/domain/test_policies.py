@@ -203,14 +203,20 @@ def test_bins_of_whole_numbers_are_named_by_the_numbers_in_them():
     assert Attribute("age", cuts=(17.0,), whole=True).categories == ("≤ 17", "≥ 18")
 
 
-@pytest.mark.parametrize("options", [{"cuts": (0.5,)}, {"labels": (1, 2)}, {"size": 3}])
-def test_whole_is_for_cuts_at_whole_numbers(options):
-    with pytest.raises(DomainError, match="attribute 'age' is said to be whole, which is for cuts at whole numbers"):
-        Attribute("age", whole=True, **options)
+def test_whole_is_for_cuts_at_whole_numbers():
+    with refused("attribute 'age': whole is for cuts at whole numbers, and not all of these are; leave it out"):
+        Attribute("age", whole=True, cuts=(0.5,))
+
+
+@pytest.mark.parametrize("values", [{"labels": (1, 2)}, {"size": 3}])
+@pytest.mark.parametrize("whole", [True, "yes", None])
+def test_whole_is_for_no_other_kind_of_values(values, whole):
+    with refused("attribute 'age' has whole, which is for cuts; leave it out"):
+        Attribute("age", whole=whole, **values)
 
 
 def test_whole_is_true_or_false():
-    with pytest.raises(DomainError, match="attribute 'age' has whole 1; write true or false"):
+    with pytest.raises(DomainError, match="attribute 'age': whole is 1; write true or false"):
         Attribute("age", cuts=(17,), whole=1)
 
 

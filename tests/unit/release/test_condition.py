@@ -94,24 +94,23 @@ def test_conditions_mean_what_they_say(text, meaning):
 
 REFUSALS = {
     "agee > 3": "no attribute 'agee' in the domain; did you mean 'age'?",
-    "age >= 65": "age >= 65 would part a bin of attribute 'age'; write > or <= and one of its edges, each of "
+    "age >= 65": "age >= 65 would split a bin; write > or <= and one of its edges, each of "
     "which lies in the bin below it (nearest: 64.5)",
-    "age < 34": "age < 34 would part a bin of attribute 'age'; write > or <= and one of its edges, each of "
+    "age < 34": "age < 34 would split a bin; write > or <= and one of its edges, each of "
     "which lies in the bin below it (nearest: 34)",
     "age > 20": "(nearest: 17 and 34)",
     "age <= 3": "(nearest: 17)",
-    "age between 17 and 34": "age >= 17 would part a bin of attribute 'age'",
+    "age between 17 and 34": "age >= 17 would split a bin",
     "age = 30": "no value 30 of attribute 'age'; name a bin in quotes, or a range by > or <= and an edge (it has "
     "'≤ 17', '(17, 34]', '(34, 64.5]', '> 64.5', 'unknown')",
-    "age > '17'": "age > '17' compares with no number; write one, without quotes",
-    "age > true": "age > True compares with no number; write one, without quotes",
+    "age > '17'": "age > '17' does not compare with a number; write one, without quotes",
+    "age > true": "age > True does not compare with a number; write one, without quotes",
     "sex = 'f'": "no value 'f' of attribute 'sex' (it has 'F', 'M', 'it\\'s \"x\"')",
     "household = '3 or mor'": "no value '3 or mor' of attribute 'household'; did you mean '3 or more'?",
-    "sex > 1": "sex > … has no meaning: the labels of attribute 'sex' are not all numbers; list those you mean, "
-    "as in sex in (…)",
-    "mixed > 1": "mixed > … has no meaning: the labels of attribute 'mixed' are not all numbers",
-    "owner > 0": "owner > … has no meaning: the labels of attribute 'owner' are not all numbers",
-    "household >= 2": "household >= … is not clear: category '3 or more' counts values outside the declared "
+    "sex > 1": "sex > 1 has no meaning: its labels are not all numbers; list the categories you mean with in (…)",
+    "mixed > 1": "mixed > 1 has no meaning: its labels are not all numbers",
+    "owner > 0": "owner > 0 has no meaning: its labels are not all numbers",
+    "household >= 2": "household >= 2 is not clear: category '3 or more' counts values outside the declared "
     "ones, which may lie on either side; list the categories you mean, as in household in (…)",
     "owner = 1": "no value 1 of attribute 'owner' (it has 'True', 'False')",
     "persons = true": "no value True of attribute 'persons'",

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from margrave.domain.attribute import KEYS, Attribute
+from margrave.domain.attribute import Attribute, attribute_keys
+from margrave.domain.values.registry import declaring_keys
 from margrave.errors import DomainError
 from margrave.strict_json import check_keys
 
 HINT = "margrave"
 # What missing values are called where a file allows them and does not name them.
 MISSING = "missing"
-_VALUES = ("size", "labels", "cuts")
 # A longer range of numbers is rarely meant to be a list of categories.
 _LONGEST_RANGE = 1000
 _MOST_SHOWN = 12
@@ -53,8 +53,8 @@ def attributes_of(columns: Iterable[Column]) -> list[Attribute]:
         keywords = _keywords(column)
         if keywords is None:
             continue
-        if any(key in keywords for key in _VALUES):
-            found.append(Attribute(**keywords))
+        if any(key in keywords for key in declaring_keys()):
+            found.append(Attribute.from_entry(keywords))
         else:
             lacking.append(f"{column.name} ({column.lacks})")
     if lacking:
@@ -75,10 +75,12 @@ def _keywords(column: Column) -> dict[str, Any] | None:
         return None
     if not isinstance(hint, dict):
         raise DomainError(f'column {column.name!r} has "{HINT}": {hint!r}; write an object with its values, or false')
-    check_keys(f'the "{HINT}" of column {column.name!r}', {**hint, "name": column.name}, KEYS, needed="name")
-    replaced = _VALUES if any(key in hint for key in _VALUES) else ()
+    given = {**hint, "name": column.name}
+    check_keys(f'the "{HINT}" of column {column.name!r}', given, attribute_keys(), needed="name")
+    values = declaring_keys()
+    replaced = values if any(key in hint for key in values) else ()
     declared = {key: value for key, value in column.declared.items() if key not in replaced}
-    return {**declared, **hint, "name": column.name}
+    return {**declared, **given}
 
 
 def whole_range(lower: object, upper: object) -> tuple[list[int] | None, str]:

@@ -144,9 +144,8 @@ def _listed(documents: Iterable[str]) -> list[str]:
 
 def _is_guarded(domain: Domain) -> bool:
     """Tell whether some text of the domain is guarded in CSV files."""
-    # Bins and codes are numbers, and need no guard.
-    labels = (label for member in domain for label in (member.other, member.missing, *(member.labels or ())))
-    return any(isinstance(text, str) and guarded(text) != text for text in (*domain.attributes, *labels))
+    texts = (text for member in domain for text in (member.other, member.missing, *member.values.free_texts))
+    return any(text is not None and guarded(text) != text for text in (*domain.attributes, *texts))
 
 
 def _tables(tables: Sequence[TableEntry], apostrophes: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""Codes of numbers: which label, which bin or which whole number of a declared set each number of a column is.
+"""Sets of numbers: which label, which bin or which whole number of a declared set each number of a column is.
 
 Numbers are equal by value, however they are stored: 1, 1.0 and the decimal 1.00. Whole numbers and decimals are
 compared exactly, at any size; floating-point numbers as doubles. A label or a cut with a fraction, such as 0.3, stands
@@ -11,14 +11,12 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.domain import Attribute
-
-Codes = NDArray[np.int32]
+CodeArray = NDArray[np.int32]
 WholeNumbers = NDArray[np.integer[Any]]
 Doubles = NDArray[np.float64]
 
@@ -31,29 +29,42 @@ _LARGEST_TABLE = 2**20
 class Numbers(Protocol):
     """The declared numbers of an attribute; what is none of them gets the code ``OUTSIDE``, NaN gets ``MISSING``."""
 
-    def whole(self, values: WholeNumbers, scale: int = 0) -> Codes:
+    def whole(self, values: WholeNumbers, scale: int = 0) -> CodeArray:
         """Return the codes of the numbers ``values / 10**scale``; the scale is 0 … 18."""
 
-    def real(self, values: Doubles) -> Codes:
+    def real(self, values: Doubles) -> CodeArray:
         """Return the codes of doubles."""
 
     def exact(self, value: Fraction) -> int:
         """Return the code of one number, however large."""
 
+    def comparisons(self) -> Comparisons:
+        """Return the same coding as comparisons that any engine can make."""
 
-def numbers_of(attribute: Attribute) -> Numbers | None:
-    """Return the declared numbers of an attribute, if it has any."""
-    if attribute.cuts is not None:
-        return Bins(attribute.cuts)
-    if attribute.labels is None:
-        return Range(attribute.declared)
-    # A truth value is a whole number to Python, and none here.
-    labels = {
-        label: code
-        for code, label in enumerate(attribute.labels)
-        if isinstance(label, int | float) and not isinstance(label, bool)
-    }
-    return NumberLabels(labels) if labels else None
+
+class Comparison(NamedTuple):
+    """One comparison of a value with a declared number.
+
+    Attributes
+    ----------
+    relation
+        ``"="`` or ``"<="``; or ``"below"``, which a whole number of at least 0 and below the declared one meets.
+    number
+        The declared number.
+    code
+        The code of a value that meets the comparison; None if the value itself is the code.
+    """
+
+    relation: Literal["=", "<=", "below"]
+    number: float
+    code: int | None
+
+
+class Comparisons(NamedTuple):
+    """Comparisons in order: the first that a value meets gives its code, and ``rest`` is the code if it meets none."""
+
+    ordered: tuple[Comparison, ...]
+    rest: int
 
 
 class Lookup:
@@ -67,9 +78,9 @@ class Lookup:
 
     def __init__(self, codes: Mapping[int, int]) -> None:
         self._codes = dict(sorted(codes.items()))
-        self._by_width: dict[np.dtype[Any], tuple[WholeNumbers, Codes, Codes | None]] = {}
+        self._by_width: dict[np.dtype[Any], tuple[WholeNumbers, CodeArray, CodeArray | None]] = {}
 
-    def find(self, values: WholeNumbers) -> Codes:
+    def find(self, values: WholeNumbers) -> CodeArray:
         """Return the code of each value, or ``OUTSIDE``."""
         keys, codes, table = self._prepared(values.dtype)
         if not keys.size or not values.size:
@@ -83,7 +94,7 @@ class Lookup:
         inside = (values >= first) & (values <= last)
         return np.where(inside, table[_distance(np.where(inside, values, first), first)], np.int32(OUTSIDE))
 
-    def _prepared(self, width: np.dtype[Any]) -> tuple[WholeNumbers, Codes, Codes | None]:
+    def _prepared(self, width: np.dtype[Any]) -> tuple[WholeNumbers, CodeArray, CodeArray | None]:
         """Return the declared numbers that columns of a width can hold, their codes, and if they are near a table."""
         if width not in self._by_width:
             limits = np.iinfo(width)
@@ -105,7 +116,7 @@ def _distance(values: WholeNumbers, first: np.integer[Any]) -> NDArray[np.intp]:
     return (values - first).astype(np.intp)
 
 
-class NumberLabels:
+class ListedNumbers:
     """Numbers that are declared one by one.
 
     Parameters
@@ -115,13 +126,14 @@ class NumberLabels:
     """
 
     def __init__(self, codes: Mapping[float, int]) -> None:
+        self._labels = dict(codes)
         self._exact = {as_written(label): code for label, code in codes.items()}
         doubles = sorted((float(label), code) for label, code in codes.items() if is_double(label))
         self._doubles = np.array([label for label, _ in doubles], dtype=np.float64)
         self._codes = np.array([code for _, code in doubles], dtype=np.int32)
         self._lookups: dict[int, Lookup] = {}
 
-    def whole(self, values: WholeNumbers, scale: int = 0) -> Codes:
+    def whole(self, values: WholeNumbers, scale: int = 0) -> CodeArray:
         """Return the codes of the numbers ``values / 10**scale``."""
         if scale not in self._lookups:
             scaled = {label * 10**scale: code for label, code in self._exact.items()}
@@ -129,7 +141,7 @@ class NumberLabels:
             self._lookups[scale] = Lookup(whole)
         return self._lookups[scale].find(values)
 
-    def real(self, values: Doubles) -> Codes:
+    def real(self, values: Doubles) -> CodeArray:
         """Return the codes of doubles."""
         codes = np.full(values.shape, OUTSIDE, dtype=np.int32)
         if self._doubles.size:
@@ -140,6 +152,10 @@ class NumberLabels:
     def exact(self, value: Fraction) -> int:
         """Return the code of one number, however large."""
         return self._exact.get(value, OUTSIDE)
+
+    def comparisons(self) -> Comparisons:
+        """Return a comparison with each label."""
+        return Comparisons(tuple(Comparison("=", label, code) for label, code in self._labels.items()), OUTSIDE)
 
 
 class Range:
@@ -154,7 +170,7 @@ class Range:
     def __init__(self, size: int) -> None:
         self._size = size
 
-    def whole(self, values: WholeNumbers, scale: int = 0) -> Codes:
+    def whole(self, values: WholeNumbers, scale: int = 0) -> CodeArray:
         """Return the codes of the numbers ``values / 10**scale``."""
         if scale:
             units, rest = np.divmod(values.astype(np.int64), np.int64(10**scale))
@@ -165,7 +181,7 @@ class Range:
         inside = (values >= 0) & (values <= largest)
         return np.where(inside, np.where(inside, values, 0).astype(np.int32), np.int32(OUTSIDE))
 
-    def real(self, values: Doubles) -> Codes:
+    def real(self, values: Doubles) -> CodeArray:
         """Return the codes of doubles."""
         inside = (values >= 0) & (values < self._size) & (values == np.floor(values))
         codes = np.where(inside, values, OUTSIDE)
@@ -175,9 +191,13 @@ class Range:
         """Return the code of one number, however large."""
         return int(value) if value.denominator == 1 and 0 <= value < self._size else OUTSIDE
 
+    def comparisons(self) -> Comparisons:
+        """Return the one comparison with the size."""
+        return Comparisons((Comparison("below", self._size, None),), OUTSIDE)
 
-class Bins:
-    """All numbers, parted by cuts into bins that are closed on the right: the code is the number of cuts below.
+
+class Intervals:
+    """All numbers, divided by cuts into bins that are closed on the right: the code is the number of cuts below.
 
     Parameters
     ----------
@@ -186,10 +206,11 @@ class Bins:
     """
 
     def __init__(self, cuts: Sequence[float]) -> None:
+        self._cuts = tuple(cuts)
         self._exact = [as_written(cut) for cut in cuts]
         self._doubles = np.array(cuts, dtype=np.float64)
 
-    def whole(self, values: WholeNumbers, scale: int = 0) -> Codes:
+    def whole(self, values: WholeNumbers, scale: int = 0) -> CodeArray:
         """Return the codes of the numbers ``values / 10**scale``."""
         # A cut is below a whole number exactly if its floor is, which compares whole numbers with whole numbers.
         floors = [math.floor(cut * 10**scale) for cut in self._exact]
@@ -201,16 +222,21 @@ class Bins:
             return (np.searchsorted(edges, values) + always).astype(np.int32)
         # Few different numbers: each is placed once. The sum cannot pass the largest of them, whatever its parts do.
         every = values.min() + np.arange(span + 1).astype(values.dtype)
-        table: Codes = (np.searchsorted(edges, every) + always).astype(np.int32)
+        table: CodeArray = (np.searchsorted(edges, every) + always).astype(np.int32)
         return table[_distance(values, values.min())]
 
-    def real(self, values: Doubles) -> Codes:
+    def real(self, values: Doubles) -> CodeArray:
         """Return the codes of doubles."""
         return _without_nan(np.searchsorted(self._doubles, values).astype(np.int32), values)
 
     def exact(self, value: Fraction) -> int:
         """Return the code of one number, however large."""
         return bisect_left(self._exact, value)
+
+    def comparisons(self) -> Comparisons:
+        """Return a comparison with each cut, upwards."""
+        ordered = tuple(Comparison("<=", cut, code) for code, cut in enumerate(self._cuts))
+        return Comparisons(ordered, len(ordered))
 
 
 def as_written(number: float) -> Fraction:
@@ -226,7 +252,7 @@ def is_double(number: float) -> bool:
         return False
 
 
-def _without_nan(codes: Codes, values: Doubles) -> Codes:
+def _without_nan(codes: CodeArray, values: Doubles) -> CodeArray:
     """Return the codes with ``MISSING`` where the value is not a number."""
     missing = np.isnan(values)
     return np.where(missing, np.int32(MISSING), codes) if missing.any() else codes

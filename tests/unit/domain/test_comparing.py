@@ -7,7 +7,6 @@ import pytest
 
 from margrave.domain import Attribute
 from margrave.errors import QueryError
-from margrave.release.matching import among, compare
 
 AGE = Attribute("age", cuts=(17, 64), whole=True)
 
@@ -24,7 +23,7 @@ AGE = Attribute("age", cuts=(17, 64), whole=True)
     ],
 )
 def test_both_ways_to_say_a_range_of_whole_numbers(relation, value, bins):
-    assert compare(AGE, relation, value).tolist() == bins
+    assert AGE.compare(relation, value).tolist() == bins
 
 
 @pytest.mark.parametrize(
@@ -39,19 +38,20 @@ def test_both_ways_to_say_a_range_of_whole_numbers(relation, value, bins):
         ("<", 3, "18"),
     ],
 )
-def test_what_would_part_a_bin_is_refused(relation, value, nearest):
+def test_what_would_split_a_bin_is_refused(relation, value, nearest):
     text = (
-        f"would part a bin of attribute 'age'; write >= or < and the first whole number of a bin (nearest: {nearest})"
+        f"age {relation} {value!r} would split a bin; write >= or < and the first whole number of a bin "
+        f"(nearest: {nearest})"
     )
     with pytest.raises(QueryError, match=re.escape(text)):
-        compare(AGE, relation, value)
+        AGE.compare(relation, value)
 
 
 def test_a_number_alone_names_no_bin():
     text = "no value 30 of attribute 'age'; name a bin in quotes, or a range by >= or < and the first number of a bin"
     with pytest.raises(QueryError, match=re.escape(text)):
-        among(AGE, [30])
+        AGE.among([30])
 
 
 def test_bins_can_be_named():
-    assert among(AGE, ["18–64"]).tolist() == [False, True, False]
+    assert AGE.among(["18–64"]).tolist() == [False, True, False]
