@@ -14,9 +14,9 @@ import margrave
 from margrave.algebra.layout import Layout
 from margrave.data import pushdown
 from margrave.data.addresses import split_url
-from margrave.data.numbers import as_written
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
+from margrave.domain.values.numbers import as_written
 from margrave.errors import DataError
 
 TABLE = pa.table({"a": [0, 1, 1], "b": [2, 0, 0]})

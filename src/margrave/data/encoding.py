@@ -5,7 +5,7 @@ What is compared, by the kind of a column:
 - *texts* (also categories of a frame, enumerations): with the labels that are texts, see `margrave.data.texts`;
 - *dates* and *timestamps*: with the labels that are texts in the form of ISO 8601, see `margrave.data.moments`;
 - *numbers* of every width, decimals too: with the labels that are numbers, the codes of a size, or the cuts, see
-  `margrave.data.numbers`;
+  `margrave.domain.values.numbers`;
 - *truth values*: with the labels true and false.
 
 Null and NaN are missing. A column whose kind the attribute does not declare is an error, unless all of it is missing.

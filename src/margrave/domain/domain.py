@@ -74,7 +74,7 @@ class Domain:
                 raise DomainError(f"attribute {member.name!r} is given twice; give each a name of its own")
             seen.add(member.name)
         if not isinstance(reviewed, bool):
-            raise DomainError(f"a draft is reviewed or it is not, got {reviewed!r}; write true or false")
+            raise DomainError(f"reviewed is {reviewed!r}; write true or false")
         warning = checked_text("the draft's warning of a domain", draft)
         warning = warning or next((member.draft for member in members if member.draft), "")
         mark = "" if reviewed else warning
@@ -98,11 +98,11 @@ class Domain:
 
     @classmethod
     def _of_document(cls, document: dict[str, Any]) -> Domain:
-        """Make a domain from what a file holds, whichever of the known formats it has."""
-        # An attribute may well be called margrave, but then it has a size or a list there.
+        """Make a domain from the content of a file in any of the known formats."""
+        # An attribute may be called margrave, but then its value is a size or a list.
         if document.get("margrave") == "domain":
             words = {key: document[key] for key in ("description", "draft", "reviewed") if key in document}
-            # Whoever wrote either key meant a draft, whatever became of the other.
+            # Either key means a draft, even where the other one is missing.
             if words.get("draft") == "" or (words.get("reviewed") is False and "draft" not in words):
                 words["draft"] = _NOT_REVIEWED
             return cls(_codebook_attributes(document), **words)
@@ -146,7 +146,7 @@ class Domain:
 
     @property
     def unreviewed(self) -> bool:
-        """Whether this is a draft that nobody has marked as reviewed yet; nothing is measured with such a domain."""
+        """Whether this is a draft that is not yet marked as reviewed; nothing is measured with such a domain."""
         return bool(self.draft) and not self.reviewed
 
     @cached_property
@@ -161,15 +161,15 @@ class Domain:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, of all that is declared: names, values and policies, in order; not of descriptions.
+        """SHA-256, in hexadecimal, of what is declared: names, values and policies, in order; not of descriptions.
 
-        Two domains with one fingerprint count the same table alike. A ledger knows a data set's domain by it.
+        Two domains with the same fingerprint give the same counts. A ledger recognises the domain of a data set by it.
         """
         entries = [{**member.entry(), "description": None} for member in self]
         return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
 
     def positions(self, names: Iterable[str]) -> tuple[int, ...]:
-        """Return where the named attributes stand in the domain: ascending, each once."""
+        """Return the positions of the named attributes in the domain: ascending, each once."""
         if isinstance(names, str) or not isinstance(names, Iterable):
             raise DomainError(f"attributes are a list of names, got {names!r}; write ({names!r},) for one")
         return tuple(sorted({self._position(name) for name in names}))
@@ -214,7 +214,7 @@ class Domain:
         return {name: position for position, name in enumerate(self.attributes)}
 
     def _position(self, name: object) -> int:
-        """Return where the named attribute stands, or say which names there are."""
+        """Return the position of the named attribute, or raise an error that lists the names."""
         if isinstance(name, str) and name in self._position_of:
             return self._position_of[name]
         hint = suggestion(name, self.attributes) if isinstance(name, str) else "; give its name"
@@ -239,6 +239,6 @@ def _codebook_attributes(document: Mapping[str, Any]) -> list[Attribute]:
 def _codebook_attribute(place: int, entry: object) -> Attribute:
     """Return the attribute that one entry of a codebook describes."""
     if not isinstance(entry, dict):
-        raise DomainError(f'attribute {place} of the codebook is no object; write {{"name": …, "size": …}}')
+        raise DomainError(f'attribute {place} of the codebook is not an object; write {{"name": …, "size": …}}')
     check_keys(f"attribute {place} of the codebook", entry, attribute_keys(), needed="name")
     return Attribute.from_entry(entry)

@@ -552,7 +552,7 @@ def test_the_attributes_of_a_codebook_are_a_list(wrong):
 
 @pytest.mark.parametrize("wrong", ["age", 85, ["age", 85], None])
 def test_each_attribute_of_a_codebook_is_an_object(wrong):
-    with refused('attribute 4 of the codebook is no object; write {"name": …, "size": …}'):
+    with refused('attribute 4 of the codebook is not an object; write {"name": …, "size": …}'):
         Domain.from_json(json.dumps(codebook(attributes=[*ENTRIES, wrong])))
 
 

@@ -77,7 +77,7 @@ def test_a_format_that_lists_texts_declares_them(pattern, labels):
 
 @pytest.mark.parametrize("pattern", ["[a-z]|b", "a+|b", r"\d|x", "a", "(a|b", "a|(b|c)", "a|b.", None])
 def test_other_regular_expressions_declare_no_finite_set(pattern):
-    with refused("these columns do not say a finite set of values: x (any string); add to each"):
+    with refused("these columns do not declare a finite set of values: x (any string); add to each"):
         csvw(datatype={"base": "string", "format": pattern})
 
 
@@ -108,7 +108,7 @@ def test_bounds_of_whole_numbers(bounds, labels):
 )
 def test_a_column_without_a_finite_set_is_named_with_the_reason(datatype, reason):
     with refused(
-        f"these columns do not say a finite set of values: x ({reason}); add to each "
+        f"these columns do not declare a finite set of values: x ({reason}); add to each "
         '"margrave": {"cuts": […]} or {"labels": […]}, or "margrave": false to leave it out'
     ):
         csvw(datatype=datatype)
@@ -217,8 +217,8 @@ def test_sdnist_columns_without_a_finite_set_are_named():
         "SEX": {"values": {"1": "Male"}},
     }
     with refused(
-        "these columns do not say a finite set of values: DENSITY (numbers from 16.3 to 52864.7), INDP (no values), "
-        "PINCP (1,350,001 whole numbers), TABWGT (numbers in steps), NONE (no values); add to each "
+        "these columns do not declare a finite set of values: DENSITY (numbers from 16.3 to 52864.7), INDP "
+        "(no values), PINCP (1,350,001 whole numbers), TABWGT (numbers in steps), NONE (no values); add to each "
     ):
         read(document)
     for name in ("INDP", "TABWGT", "NONE"):
@@ -272,7 +272,7 @@ def test_smartnoise_columns_without_a_finite_set_are_named(tmp_path):
     table = "{name: {type: string, cardinality: 5}, height: {type: float, lower: 0, upper: 2.5}, n: {type: int}}"
     path.write_text(f"db: {{s: {{t: {table}}}}}", encoding="utf-8")
     with refused(
-        f"{path}: these columns do not say a finite set of values: name (any string), height (any float), "
+        f"{path}: these columns do not declare a finite set of values: name (any string), height (any float), "
         "n (no values); add to each"
     ):
         Domain.read(path)

@@ -1,8 +1,8 @@
-"""What a file of another tool says about a column, and what margrave needs to know: a finite set of values.
+"""What a file of another tool says about a column, as the keywords of an attribute.
 
 In every such file a column may carry the key ``margrave``: with an object such as ``{"cuts": [18, 65]}``, whose keys
-are those of an attribute in a codebook and go before what the file says otherwise, or with ``false``, which leaves the
-column out.
+are those of an attribute in a codebook and override what the file says, or with ``false``, which leaves the column
+out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from margrave.strict_json import check_keys
 HINT = "margrave"
 # What missing values are called where a file allows them and does not name them.
 MISSING = "missing"
-# A longer range of numbers is rarely meant to be a list of categories.
+# A longer range of numbers is rarely meant as a list of categories.
 _LONGEST_RANGE = 1000
 _MOST_SHOWN = 12
 
@@ -35,7 +35,7 @@ class Column:
     declared
         What the file says about it, as keywords of `Attribute`.
     lacks
-        Why that is no finite set of values; empty if it is one.
+        Why this is not a finite set of values; empty if it is.
     hint
         The value of the key ``margrave``, if there is one.
     """
@@ -47,7 +47,7 @@ class Column:
 
 
 def attributes_of(columns: Iterable[Column]) -> list[Attribute]:
-    """Return the attributes that columns declare, without those to be left out; name the ones that declare none."""
+    """Return the attributes that columns declare; refuse columns without a finite set that are not left out."""
     found, lacking = [], []
     for column in columns:
         keywords = _keywords(column)
@@ -60,8 +60,8 @@ def attributes_of(columns: Iterable[Column]) -> list[Attribute]:
     if lacking:
         more = [f"and {len(lacking) - _MOST_SHOWN} more"] if len(lacking) > _MOST_SHOWN else []
         raise DomainError(
-            f"these columns do not say a finite set of values: {', '.join([*lacking[:_MOST_SHOWN], *more])}; add to "
-            f'each "{HINT}": {{"cuts": […]}} or {{"labels": […]}}, or "{HINT}": false to leave it out'
+            f"these columns do not declare a finite set of values: {', '.join([*lacking[:_MOST_SHOWN], *more])}; add "
+            f'to each "{HINT}": {{"cuts": […]}} or {{"labels": […]}}, or "{HINT}": false to leave it out'
         )
     if not found:
         raise DomainError("the file describes no column; name at least one with its values")
@@ -69,7 +69,7 @@ def attributes_of(columns: Iterable[Column]) -> list[Attribute]:
 
 
 def _keywords(column: Column) -> dict[str, Any] | None:
-    """Return the keywords of the attribute, the hint's before those of the file; None for a column to be left out."""
+    """Return the keywords of the attribute; the hint overrides the file. None for a column to leave out."""
     hint = {} if column.hint is None else column.hint
     if hint is False:
         return None
@@ -84,7 +84,7 @@ def _keywords(column: Column) -> dict[str, Any] | None:
 
 
 def whole_range(lower: object, upper: object) -> tuple[list[int] | None, str]:
-    """Return the whole numbers from lower to upper, or None and why they are no list of categories."""
+    """Return the whole numbers from lower to upper, or None and why they cannot be a list of categories."""
     if not _is_whole(lower) or not _is_whole(upper):
         return None, f"numbers from {lower} to {upper}" if _is_number(lower) and _is_number(upper) else "no values"
     first, last = int(str(lower)), int(str(upper))
@@ -96,7 +96,7 @@ def whole_range(lower: object, upper: object) -> tuple[list[int] | None, str]:
 
 
 def meanings(description: str, codes: Mapping[str, object]) -> str:
-    """Return a description with the meaning of each code, where there are not too many of them."""
+    """Return a description with the meaning of each code, unless there are too many of them."""
     if not codes or len(codes) > _MOST_SHOWN:
         return description
     listed = "; ".join(f"{code} = {meaning}" for code, meaning in codes.items())
@@ -104,7 +104,7 @@ def meanings(description: str, codes: Mapping[str, object]) -> str:
 
 
 def text_of(value: object) -> str:
-    """Return a text of a file, or an empty one where something else stands."""
+    """Return a text of a file, or an empty one for a value of another type."""
     return value if isinstance(value, str) else ""
 
 

@@ -28,7 +28,7 @@ def is_csvw(document: Mapping[str, Any]) -> bool:
     context = document.get("@context")
     named = _CONTEXT in (context if isinstance(context, list) else [context])
     tables = document.get("tables")
-    # An attribute may well be called tables, but then its labels are texts or numbers.
+    # An attribute may be called tables, but then its labels are texts or numbers.
     listed = isinstance(tables, list) and any(isinstance(table, dict) for table in tables)
     return named or listed or isinstance(document.get("tableSchema"), dict)
 
@@ -47,7 +47,7 @@ def csvw_columns(document: Mapping[str, Any]) -> list[Column]:
 
 
 def _column(entry: Mapping[str, Any], inherited: Mapping[str, Any]) -> Column:
-    """Return one column; its datatype and its null may be given once for all."""
+    """Return one column; its datatype and its null may be inherited from the table."""
     values, lacks = _values(entry.get("datatype", inherited.get("datatype", "string")))
     declared: dict[str, Any] = {"description": text_of(entry.get("dc:description", entry.get("rdfs:comment")))}
     if values is not None:
@@ -89,7 +89,7 @@ def _alternatives(texts: str) -> list[str]:
 
 
 def _bounds(kind: Mapping[str, Any]) -> tuple[object, object]:
-    """Return the least and the largest value that a datatype of whole numbers allows."""
+    """Return the smallest and the largest value that a datatype of whole numbers allows."""
     lower, upper = (_number(kind.get(f"{end}imum", kind.get(f"{end}Inclusive"))) for end in ("min", "max"))
     above, below = _number(kind.get("minExclusive")), _number(kind.get("maxExclusive"))
     lower = above + 1 if lower is None and isinstance(above, int) else lower
@@ -111,6 +111,6 @@ def _with_missing(values: list[Any], entry: Mapping[str, Any], inherited: Mappin
         )
     if entry.get("required", inherited.get("required", False)) is True:
         return {"labels": values}
-    # The text stands in the file, so it is a label too; an empty field of a file is missing by itself.
+    # The file contains this text, so it is a label too; an empty field is missing without being declared.
     labels = [*values, *(name for name in names if name not in values)]
     return {"labels": labels, "missing": names[0] if names else MISSING}

@@ -1,27 +1,30 @@
-"""Which tool a file comes from, by what stands in it."""
+"""Which tool a file comes from, recognised by its content."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from margrave.domain.attribute import Attribute
-from margrave.domain.foreign.columns import attributes_of
+from margrave.domain.foreign.columns import Column, attributes_of
 from margrave.domain.foreign.csvw import csvw_columns, is_csvw
 from margrave.domain.foreign.sdnist import is_sdnist, sdnist_columns
 from margrave.domain.foreign.smartnoise import is_smartnoise, smartnoise_columns
 from margrave.errors import DomainError
 
 YAML_ENDINGS = (".yaml", ".yml")
+# How each format is recognised and read; the first that is recognised counts.
+_FORMATS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any]], list[Column]]], ...] = (
+    (is_csvw, csvw_columns),
+    (is_smartnoise, smartnoise_columns),
+    (is_sdnist, sdnist_columns),
+)
 
 
 def foreign_attributes(document: Mapping[str, Any]) -> list[Attribute] | None:
-    """Return the attributes that the file of another tool declares, or None if it is of none that is known."""
-    if is_csvw(document):
-        return attributes_of(csvw_columns(document))
-    if is_smartnoise(document):
-        return attributes_of(smartnoise_columns(document))
-    return attributes_of(sdnist_columns(document)) if is_sdnist(document) else None
+    """Return the attributes that the file of another tool declares, or None if no known tool wrote it."""
+    columns = next((columns for recognises, columns in _FORMATS if recognises(document)), None)
+    return None if columns is None else attributes_of(columns(document))
 
 
 def parse_yaml(text: str) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""SDNist's files, of the benchmark that NIST keeps for synthetic data: the data dictionary and the schema of a table.
+"""Files of SDNist, NIST's benchmark for synthetic data: the data dictionary and the schema of a table.
 
 The dictionary says of each column what its codes mean, ``{"SEX": {"description": …, "values": {"1": "Male", …}}}``, and
 gives numbers by ``min`` and ``max``. The schema, ``{"schema": {"SEX": {"dtype": "int64", "values": [1, 2]}, …}}``,
-lists the values themselves and says what stands for a missing one. Codes that are all whole numbers are numbers, and
-else they are texts.
+lists the values themselves and says what stands for a missing one. Codes that are all whole numbers are numbers;
+otherwise they are texts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def sdnist_columns(document: Mapping[str, Any]) -> list[Column]:
 
 
 def _column(name: str, entry: Mapping[str, Any]) -> Column:
-    """Return one column. Some dictionaries forget the object ``values`` and put what belongs in it beside it."""
+    """Return one column. Some dictionaries lack the object ``values`` and list its content beside the description."""
     listed = entry.get("values")
     values = entry if listed is None else listed
     described = text_of(entry.get("description"))
@@ -46,7 +46,7 @@ def _column(name: str, entry: Mapping[str, Any]) -> Column:
         declared["labels"] = labels
         if entry.get("has_null") is True and "null_value" in entry:
             declared["missing"] = str(entry["null_value"])
-            # It stands in the table itself, so it is a value like the others.
+            # The table contains this value, so it is a label like the others.
             declared["labels"] = list(dict.fromkeys([*labels, entry["null_value"]]))
     return Column(name, declared, lacks, entry.get(HINT))
 

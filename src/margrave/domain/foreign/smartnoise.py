@@ -2,7 +2,7 @@
 
 A column declares a finite set of values when it is boolean, or of whole numbers with bounds. Columns of private
 identifiers, and those of unknown type, which SmartNoise ignores, are left out. Unless a column says ``nullable: False``
-values may be missing; ``missing_value`` says what they are counted as.
+values may be missing; ``missing_value`` names the category that counts them.
 """
 
 from __future__ import annotations

@@ -20,14 +20,14 @@ CodeArray = NDArray[np.int32]
 WholeNumbers = NDArray[np.integer[Any]]
 Doubles = NDArray[np.float64]
 
-# What a value may be other than a declared one; the policies of the attribute turn these into codes.
+# The marks of values that are not declared or missing; the policies of the attribute turn them into codes.
 OUTSIDE, MISSING = -2, -3
 # The largest range of numbers whose codes are looked up in a table: 4 MiB of it.
 _LARGEST_TABLE = 2**20
 
 
 class Numbers(Protocol):
-    """The declared numbers of an attribute; what is none of them gets the code ``OUTSIDE``, NaN gets ``MISSING``."""
+    """The declared numbers of an attribute; any other number gets the code ``OUTSIDE``, NaN gets ``MISSING``."""
 
     def whole(self, values: WholeNumbers, scale: int = 0) -> CodeArray:
         """Return the codes of the numbers ``values / 10**scale``; the scale is 0 … 18."""
@@ -68,7 +68,7 @@ class Comparisons(NamedTuple):
 
 
 class Lookup:
-    """Codes of declared whole numbers, whatever the width of the column they are found in.
+    """Codes of declared whole numbers, for columns of any width.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class Lookup:
         return np.where(inside, table[_distance(np.where(inside, values, first), first)], np.int32(OUTSIDE))
 
     def _prepared(self, width: np.dtype[Any]) -> tuple[WholeNumbers, CodeArray, CodeArray | None]:
-        """Return the declared numbers that columns of a width can hold, their codes, and if they are near a table."""
+        """Return the declared numbers that columns of a width can hold, their codes, and a table if they lie close."""
         if width not in self._by_width:
             limits = np.iinfo(width)
             held = {key: code for key, code in self._codes.items() if limits.min <= key <= limits.max}
@@ -110,7 +110,7 @@ class Lookup:
 
 
 def _distance(values: WholeNumbers, first: np.integer[Any]) -> NDArray[np.intp]:
-    """Return how far each value is above the first; it is small, but the values need not fit a signed number."""
+    """Return how far each value is above the first: a small number even where the values exceed a signed one."""
     if values.dtype.itemsize < np.dtype(np.intp).itemsize:
         return values.astype(np.intp) - int(first)
     return (values - first).astype(np.intp)
