@@ -15,7 +15,7 @@ PACKAGE = Path(margrave.__file__).parent
 FLOORS = [
     {"escaping"},
     {"errors"},
-    {"memory", "strict_json", "atomic_file"},
+    {"options", "memory", "strict_json", "atomic_file"},
     {"algebra", "privacy", "domain"},
     {"workload", "measurements", "data"},
     {"planning", "reconstruction"},

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from margrave.data.table import CodedTable
     from margrave.measurements import Gaussian, Laplace, Measurements
     from margrave.mechanisms.gaussian_marginals import gaussian_marginals
-    from margrave.mechanisms.residual_planner import measure
+    from margrave.mechanisms.residual_planner import measure, residual_planner
     from margrave.mechanisms.scalable_mwem import scalable_mwem
     from margrave.planning.plans import Plan, budget_for_margin, plan
     from margrave.privacy.budget import Budget
@@ -44,6 +44,7 @@ __all__ = [
     "measure",
     "plan",
     "reconstruct",
+    "residual_planner",
     "scalable_mwem",
 ]
 
@@ -64,6 +65,7 @@ _LATE = {
     "measure": "margrave.mechanisms.residual_planner",
     "plan": "margrave.planning.plans",
     "reconstruct": "margrave.release.reconstruct",
+    "residual_planner": "margrave.mechanisms.residual_planner",
     "scalable_mwem": "margrave.mechanisms.scalable_mwem",
 }
 

@@ -81,7 +81,7 @@ RUNS = {
     "plan": lambda data, **options: measure(plan(WORKLOAD, BUDGET, contributions=2), data, **options),
     "rounds": lambda data, **options: scalable_mwem(data, WORKLOAD, BUDGET, contributions=2, rounds=1, **options),
     "marginals": lambda data, **options: gaussian_marginals(
-        data, {("code",): 4}, contributions=2, domain=SMALL, **options
+        data, variances={("code",): 4}, contributions=2, domain=SMALL, **options
     ),
 }
 
@@ -104,7 +104,7 @@ def test_the_record_tells_whether_contributions_were_enforced_or_declared(run):
 
 
 def test_marginals_of_a_table_need_a_domain():
-    with pytest.raises(DataError, match="the table says nothing about its domain; declare it, as in domain=Domain"):
-        gaussian_marginals(nasty.arrow(ROWS), {("code",): 4}, contributions=1)
-    with pytest.raises(DataError, match="domain is a dict; give a Domain"):
-        gaussian_marginals(nasty.arrow(ROWS), {("code",): 4}, contributions=1, domain={"code": 4})
+    with pytest.raises(DataError, match="the table has no declared domain; give one, as in domain=Domain"):
+        gaussian_marginals(nasty.arrow(ROWS), variances={("code",): 4}, contributions=1)
+    with pytest.raises(DataError, match="expected a Domain, got a dict"):
+        gaussian_marginals(nasty.arrow(ROWS), variances={("code",): 4}, contributions=1, domain={"code": 4})

@@ -27,7 +27,7 @@ RUNS = {
     "plan": lambda data, **options: measure(plan(WORKLOAD, BUDGET, contributions=1), data, **options),
     "rounds": lambda data, **options: scalable_mwem(data, WORKLOAD, BUDGET, contributions=1, rounds=1, **options),
     "marginals": lambda data, **options: gaussian_marginals(
-        data, {("code",): 4, ("flag",): 4}, contributions=1, domain=DOMAIN, **options
+        data, variances={("code",): 4, ("flag",): 4}, contributions=1, domain=DOMAIN, **options
     ),
 }
 

@@ -127,7 +127,7 @@ def test_exact_discrete_noise_is_covered_at_every_level(level):
     domain = Domain([Attribute("cell", size=4_000)])
     table = CodedTable(domain, {"cell": np.arange(4_000).repeat(2)})
     sampler = gaussian_sampler(source=InsecureSeededSource(3))
-    noisy = gaussian_marginals(table, {("cell",): 400}, contributions=1, sampler=sampler)
+    noisy = gaussian_marginals(table, variances={("cell",): 400}, contributions=1, sampler=sampler)
     answer = reconstruct(noisy, Workload(domain, [("cell",)]), method="mle").table("cell", level=level)
     hits = np.mean((answer.ci_low_raw <= 2) & (answer.ci_high_raw >= 2))
     band = 4.9 * math.sqrt(level * (1 - level) / 4_000) + 0.02

@@ -108,7 +108,7 @@ def marginal_runs(factor):
     for seed, counts in enumerate([[4, 3], [5, 3]]):
         source = CountsSource(np.tile(counts, (RUNS, 1)), domain)
         noisy = gaussian_marginals(
-            source, {("block", "value"): 1 / (2 * RHO)}, contributions=1, sampler=sampler_of(seed, factor)
+            source, variances={("block", "value"): 1 / (2 * RHO)}, contributions=1, sampler=sampler_of(seed, factor)
         )
         # The noisy integers themselves: their rounding errors in floating point know the sum over all blocks, which is
         # a matter of thousands of people, not of one.

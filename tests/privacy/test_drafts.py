@@ -30,7 +30,7 @@ def by_rounds(source, domain, **options):
 
 
 def by_marginals(source, domain, **options):
-    return gaussian_marginals(source, {("age", "sex"): 4}, contributions=1, **options)
+    return gaussian_marginals(source, variances={("age", "sex"): 4}, contributions=1, **options)
 
 
 @pytest.mark.parametrize("run", [by_plan, by_rounds])

@@ -59,7 +59,7 @@ def by_plan(sampler, **options):
 
 
 def by_tables(sampler, **options):
-    return gaussian_marginals(SOURCE, VARIANCES, contributions=1, sampler=sampler, **options)
+    return gaussian_marginals(SOURCE, variances=VARIANCES, contributions=1, sampler=sampler, **options)
 
 
 def by_rounds(sampler, **options):

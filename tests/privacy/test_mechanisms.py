@@ -71,7 +71,7 @@ def by_marginals(source, budget=BUDGET, **options):
     tables = [("age", "sex"), ("region",), ()]
     domain = getattr(source, "domain", None)
     options = options if isinstance(domain, Domain) else {"domain": DOMAIN} | options
-    return gaussian_marginals(source, dict.fromkeys(tables, variance), contributions=1, **options)
+    return gaussian_marginals(source, variances=dict.fromkeys(tables, variance), contributions=1, **options)
 
 
 def by_rounds(source, budget=BUDGET, workload=PAIRS, **options):
@@ -109,7 +109,7 @@ def test_an_endless_budget_gives_the_truth(run):
 
 def test_marginals_with_hardly_any_noise_are_the_truth():
     whole = recognisable()
-    noisy = gaussian_marginals(CountsSource(whole), {("sex", "age"): "1e-20"}, contributions=1)
+    noisy = gaussian_marginals(CountsSource(whole), variances={("sex", "age"): "1e-20"}, contributions=1)
     release = reconstruct(noisy, Workload(DOMAIN, [("age", "sex")]), method="mle")
     np.testing.assert_allclose(release.table("age", "sex").values, marginal_of(whole, ("age", "sex")), atol=1e-5)
 
@@ -169,7 +169,7 @@ def test_a_plan_that_was_tampered_with_is_refused_before_anything_is_read(tmp_pa
 
 def test_marginals_cost_contributions_squared_over_twice_the_variance():
     assert marginal_cost(Fraction(4), 3) == Fraction(9, 8)
-    noisy = gaussian_marginals(CountsSource(recognisable()), {("age", "sex"): 4, (): "0.5"}, contributions=3)
+    noisy = gaussian_marginals(CountsSource(recognisable()), variances={("age", "sex"): 4, (): "0.5"}, contributions=3)
     assert [(step.purpose, step.rho) for step in noisy.provenance.steps] == [
         ("table age × sex", Fraction(9, 8)),
         ("table total", Fraction(9)),
@@ -184,7 +184,7 @@ def test_the_sum_of_many_long_fractions_is_rounded_up_so_that_a_ledger_can_keep_
     source = CodedTable(domain, {name: [0, 1] for name in sizes})
     ledger = Ledger(tmp_path / "ledger", cap=1000)
     variances = {(name,): 10 + math.pi / (k + 1) for k, name in enumerate(sizes)}
-    noisy = gaussian_marginals(source, variances, contributions=1, ledger=ledger)
+    noisy = gaussian_marginals(source, variances=variances, contributions=1, ledger=ledger)
     spent = sum(step.rho for step in noisy.provenance.steps)
     assert spent == sum(1 / (2 * Fraction(value)) for value in variances.values())
     assert spent <= ledger.spent == noisy.provenance.rho <= spent * (1 + Fraction(1, 2**199))
@@ -254,7 +254,7 @@ def test_the_sampler_is_asked_for_exactly_the_noise_that_is_recorded():
         sampler = ScriptedSampler()
         variances = {("age", "sex"): 4, ("region",): "2.5", (): 9}
         noisy = gaussian_marginals(
-            CountsSource(recognisable()), variances, contributions=contributions, sampler=sampler
+            CountsSource(recognisable()), variances=variances, contributions=contributions, sampler=sampler
         )
         asked = [pair for pair in sampler.asked if pair[1]]
         assert asked == [asked_for(step, contributions) for step in noisy.provenance.steps]
@@ -688,7 +688,7 @@ def test_what_is_no_source_is_refused_without_a_look_inside(run, source):
 
 def test_only_what_counts_is_counted():
     layout = Layout.of(DOMAIN.shape, PAIRS.positions)
-    with pytest.raises(DataError, match="a Frame is no source of counts; open it by open_source"):
+    with pytest.raises(DataError, match="expected a source of counts, got a Frame; open it with open_source"):
         spending(Frame(), PAIRS, layout, BUDGET, ledger=None, purpose="none").__enter__()
 
 
@@ -712,8 +712,8 @@ BAD = {
     "share 0": (by_rounds, {"initial_share": 0}, BudgetError, "initial_share is 0; give a number between 0 and 1"),
     "share 1": (by_rounds, {"initial_share": 1}, BudgetError, "initial_share is 1; give a number between 0 and 1"),
     "share text": (by_rounds, {"initial_share": "x"}, BudgetError, "initial_share must be a finite number"),
-    "no workload": (by_rounds, {"workload": "age"}, PlanError, "workload is 'age'; give a Workload"),
-    "no budget": (by_rounds, {"budget": 0.5}, PlanError, "budget is 0.5; give a Budget"),
+    "no workload": (by_rounds, {"workload": "age"}, PlanError, "expected a Workload, got 'age'"),
+    "no budget": (by_rounds, {"budget": 0.5}, PlanError, "expected a Budget, got 0.5"),
     "another domain": (
         by_rounds,
         {"workload": Workload.all_kway(OTHER, 2)},
@@ -732,12 +732,12 @@ BAD = {
 }
 for run_name, run_bad in MECHANISMS.items():
     BAD[f"no such sampler, {run_name}"] = (run_bad, {"sampler": "margrav"}, NoiseError, "no sampler 'margrav'; did you")
-    BAD[f"seed for sampler, {run_name}"] = (run_bad, {"sampler": 7}, NoiseError, "a int is no sampler; give 'margrave'")
+    BAD[f"seed for sampler, {run_name}"] = (run_bad, {"sampler": 7}, NoiseError, "expected a sampler, got a int")
     BAD[f"source for sampler, {run_name}"] = (
         run_bad,
         {"sampler": InsecureSeededSource(7)},
         NoiseError,
-        r"a InsecureSeededSource is no sampler; give 'margrave', 'opendp' or gaussian_sampler\(source=…\)",
+        r"expected a sampler, got a InsecureSeededSource; give 'margrave', 'opendp' or gaussian_sampler\(source=…\)",
     )
 
 
@@ -769,11 +769,11 @@ def test_bad_input_is_refused_before_anything_is_read_or_charged(case, tmp_path)
 def test_bad_variances_are_refused_before_anything_is_read(variances, error, text, tmp_path):
     ledger, source = Ledger(tmp_path / "ledger", cap=10**50), CountsSource(recognisable())
     with pytest.raises(error, match=text):
-        gaussian_marginals(source, variances, contributions=1, ledger=ledger)
+        gaussian_marginals(source, variances=variances, contributions=1, ledger=ledger)
     with pytest.raises(PlanError, match="contributions is None"):
-        gaussian_marginals(source, {("age",): 1}, contributions=None, ledger=ledger)
+        gaussian_marginals(source, variances={("age",): 1}, contributions=None, ledger=ledger)
     with pytest.raises(BudgetError, match="delta must be above 0 and below 1"):
-        gaussian_marginals(source, {("age",): 1}, contributions=1, delta=2, ledger=ledger)
+        gaussian_marginals(source, variances={("age",): 1}, contributions=1, delta=2, ledger=ledger)
     assert (ledger.spent, source.events) == (0, [])
 
 
@@ -781,14 +781,14 @@ def test_contributions_have_no_default():
     with pytest.raises(TypeError, match="contributions"):
         scalable_mwem(CountsSource(recognisable()), PAIRS, BUDGET)
     with pytest.raises(TypeError, match="contributions"):
-        gaussian_marginals(CountsSource(recognisable()), {(): 1})
+        gaussian_marginals(CountsSource(recognisable()), variances={(): 1})
 
 
 def test_what_is_no_plan_or_no_ledger_is_refused_before_the_table_is_read():
     source = CountsSource(recognisable())
-    with pytest.raises(PlanError, match="a Workload is no plan; make one with plan"):
+    with pytest.raises(PlanError, match="expected a Plan, got a Workload; make one with plan"):
         measure(PAIRS, source)
-    with pytest.raises(LedgerError, match="a str is no ledger; give Ledger"):
+    with pytest.raises(LedgerError, match="expected a Ledger, got a str; give Ledger"):
         by_plan(source, ledger="adult.ledger")
     assert source.events == []
 
@@ -852,7 +852,7 @@ def test_noise_in_floating_point_is_refused_whoever_draws_it():
             return [self] * count
 
     with pytest.raises(MeasurementError, match=r"sampler 'floating' did not give 1 whole numbers \(int64\)"):
-        gaussian_marginals(CodedTable(SMALL, SMALL_TABLE), {(): 4}, contributions=1, sampler=Floating())
+        gaussian_marginals(CodedTable(SMALL, SMALL_TABLE), variances={(): 4}, contributions=1, sampler=Floating())
 
 
 def test_a_class_in_place_of_a_source_is_refused_before_the_charge():

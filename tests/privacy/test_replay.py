@@ -12,6 +12,7 @@ the check can fail is shown by five planted faults, each caught within the same 
 
 import importlib.util
 import inspect
+import sys
 from fractions import Fraction
 from math import prod
 
@@ -80,7 +81,7 @@ def by_marginals(generator, domain, contributions, module):
     rho = sum(Fraction(contributions**2) / (2 * variance) for variance in variances.values())
 
     def run(table, sampler):
-        return module.gaussian_marginals(table, variances, contributions=contributions, sampler=sampler)
+        return module.gaussian_marginals(table, variances=variances, contributions=contributions, sampler=sampler)
 
     return run, in_order, rho
 
@@ -164,6 +165,7 @@ def planted(module, tmp_path, before, after):
     file.write_text(text.replace(before, after), encoding="utf-8")
     spec = importlib.util.spec_from_file_location(file.stem, file)
     made = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = made  # dataclasses look their module up
     spec.loader.exec_module(made)
     return made
 

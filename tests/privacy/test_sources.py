@@ -21,7 +21,7 @@ RUNS = {
     "plan": lambda data, **options: measure(plan(WORKLOAD, BUDGET, contributions=1), data, **options),
     "rounds": lambda data, **options: scalable_mwem(data, WORKLOAD, BUDGET, contributions=1, rounds=1, **options),
     "marginals": lambda data, **options: gaussian_marginals(
-        data, {("x",): 4}, contributions=1, domain=DOMAIN, **options
+        data, variances={("x",): 4}, contributions=1, domain=DOMAIN, **options
     ),
 }
 
@@ -54,5 +54,5 @@ def test_what_is_no_ledger_is_refused_before_anything_is_read(run):
         def charge(self, budget, purpose):
             raise OSError
 
-    with pytest.raises(LedgerError, match=r"^a NoLedger is no ledger; give Ledger\(path, cap=…\)$"):
+    with pytest.raises(LedgerError, match=r"^expected a Ledger, got a NoLedger; give Ledger\(path, cap=…\)$"):
         run(TABLE, ledger=NoLedger())

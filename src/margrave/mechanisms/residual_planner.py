@@ -2,24 +2,190 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
 import numpy as np
 
+from margrave.algebra.layout import Layout
 from margrave.boundary import check_range, measure_residuals
 from margrave.data.source import open_source
 from margrave.errors import PlanError
 from margrave.measurements import Measurements
+from margrave.mechanisms.mechanism import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
+from margrave.options import option
+from margrave.planning import plans
+from margrave.planning.allocation import OBJECTIVES, TOLERANCE
 from margrave.planning.coefficients import exact_cost
 from margrave.planning.plans import Plan
+from margrave.privacy.budget import Budget
 from margrave.privacy.ledger import Ledger
 from margrave.privacy.noise import Sampler
+from margrave.workload import Workload
 
 # Costs are rounded up to multiples of this share of the budget before they are added: thousands of exact fractions have
 # a common denominator of millions of digits. The noise of a plan leaves room for more than that.
 _SHARE = Fraction(1, 2**80)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualPlanner(Mechanism):
+    """Measure all residuals of a workload, with the noise that a plan gives each.
+
+    Parameters
+    ----------
+    objective
+        What the plan minimises, as for `margrave.plan`.
+    tolerance
+        For the objective "max_variance", as for `margrave.plan`.
+    plan
+        A plan that is already made, in place of workload, budget, contributions, objective and tolerance.
+    """
+
+    name = "planner"
+    title = "residual planner"
+    summary = "every table of the workload, with the noise that minimises the error for the budget"
+
+    objective: str = option(
+        plans.OBJECTIVE,
+        "What the plan minimises: nonnegative (for method lnn), total_variance (for the unbiased tables), "
+        "table_variance or max_variance.",
+        choices=OBJECTIVES,
+    )
+    tolerance: float = TOLERANCE
+    plan: Plan | None = None
+
+    def predict(self, workload: Workload, budget: Budget, *, contributions: int) -> Plan:
+        """Return the plan, with the standard error of every table."""
+        asked, spent = checked_request(workload, budget)
+        options = {"objective": self.objective, "tolerance": self.tolerance}
+        return plans.plan(asked, spent, contributions=contributions, **options)  # type: ignore[arg-type]
+
+    def statement(self) -> str:
+        """Return the sentence for reports."""
+        objective = self.objective if self.plan is None else self.plan.objective
+        return (
+            "Every table and every table inside one was measured once, as residuals, with discrete Gaussian noise "
+            f"planned before the data was opened (objective {objective})."
+        )
+
+    def cells(self, workload: Workload) -> int:
+        """Return the cells of the workload and of all tables inside its tables: each is measured once."""
+        return Layout.of(workload.domain.shape, workload.positions).cells
+
+    def measure(
+        self,
+        source: object,
+        workload: Workload | None = None,
+        budget: Budget | None = None,
+        *,
+        contributions: int | None = None,
+        run: Run = Run(),  # noqa: B008 — frozen
+    ) -> Measurements:
+        """Measure a private table by a plan, and charge what the plan costs; as `residual_planner`."""
+        made = self._plan(workload, budget, contributions)
+        layout = made.layout
+        measured = set(made.measured.tolist())
+        table_source = open_source(
+            source, made.workload.domain, contributions=made.contributions, privacy_id=run.privacy_id
+        )
+        noise = [made.noise(table) if table in measured else None for table in range(len(layout.sets))]
+        _check_cost(made, noise)
+        check_range(layout, noise)
+        drawing = checked_sampler(run.sampler, [variance for variance in noise if variance is not None])
+        purpose = f"residual planner: {len(made.measured):,} residuals for {made.workload!r}"
+        variances = made.variances
+        precisions = np.divide(1.0, variances, out=np.zeros_like(variances), where=variances > 0)
+        with spending(
+            table_source,
+            made.workload,
+            layout,
+            made.budget,
+            ledger=run.ledger,
+            purpose=purpose,
+            keep=run.keep,
+            defer_signals=run.defer_signals,
+        ) as spent:
+            values = measure_residuals(layout, spent.counts, noise, drawing)
+            record = provenance(
+                self.title,
+                [(purpose, made.rho)],
+                made.budget,
+                made.contributions,
+                drawing,
+                counted=table_source,
+                entry=spent.entry,
+                statement=self.statement(),
+            )
+            domain = made.workload.domain
+            return spent.end(
+                Measurements.from_centered(domain, layout, values=values, precisions=precisions, provenance=record)
+            )
+
+    def _plan(self, workload: Workload | None, budget: Budget | None, contributions: int | None) -> Plan:
+        """Return the plan to measure by: the one given, or a new one."""
+        if self.plan is None:
+            asked, spent = checked_request(workload, budget)
+            return self.predict(asked, spent, contributions=contributions)  # type: ignore[arg-type]
+        if not isinstance(self.plan, Plan):
+            raise PlanError(
+                f"expected a Plan, got a {type(self.plan).__name__}; make one with "
+                "plan(workload, budget, contributions=…)"
+            )
+        if workload is not None or budget is not None or contributions not in (None, self.plan.contributions):
+            raise PlanError("a plan has its own workload, budget and contributions; leave them out, or leave out plan")
+        return self.plan
+
+
+def residual_planner(
+    source: object,
+    workload: Workload | None = None,
+    budget: Budget | None = None,
+    *,
+    contributions: int | None = None,
+    privacy_id: str | None = None,
+    ledger: Ledger | None = None,
+    sampler: str | Sampler = "margrave",
+    keep: Keep | None = None,
+    defer_signals: bool = False,
+    objective: str = ResidualPlanner.objective,
+    tolerance: float = ResidualPlanner.tolerance,
+    plan: Plan | None = None,
+) -> Measurements:
+    """Plan the measurements of a workload, measure a private table by the plan, and charge the budget.
+
+    The guarantee: ``budget.rho``-zCDP for one person more or less with at most ``contributions`` rows
+    (docs/guarantee.md). What is returned is noisy; the exact counts are forgotten.
+
+    Parameters
+    ----------
+    source
+        The private table: a `Data` or what it is made from (a path, a frame, a relation, a URL …), or a `CodedTable`.
+    workload, budget, contributions, objective, tolerance
+        The plan, as for `margrave.plan`.
+    privacy_id
+        The column that says whose row it is: at most ``contributions`` rows of each person are counted. Without it the
+        bound is not checked.
+    ledger
+        The spending record of the table. It refuses, before anything is drawn, what would pass its cap.
+    sampler
+        "margrave" (exact noise from the system's entropy), "opendp", ``gaussian_sampler(source=…)``, or a sampler of
+        your own. A seed, for experiments, marks the measurements as not private. A sampler of your own is recorded as
+        foreign and not private, whatever it says of itself.
+    keep
+        A function that saves the measurements. It is called once, before they are returned, as in
+        ``lambda noisy: noisy.save("noisy.npz")``.
+    defer_signals
+        Whether Ctrl-C and SIGTERM wait, from just before the charge, until ``keep`` has returned, and raise
+        `KeyboardInterrupt` then; a second Ctrl-C ends at once. In the main thread only; handlers are put back.
+    plan
+        A plan that is already made, in place of workload, budget, contributions, objective and tolerance.
+    """
+    run = Run(privacy_id=privacy_id, ledger=ledger, sampler=sampler, keep=keep, defer_signals=defer_signals)
+    chosen = ResidualPlanner(objective=objective, tolerance=tolerance, plan=plan)
+    return chosen.measure(source, workload, budget, contributions=contributions, run=run)
 
 
 def measure(
@@ -32,70 +198,19 @@ def measure(
     keep: Keep | None = None,
     defer_signals: bool = False,
 ) -> Measurements:
-    """Measure a private table by a plan, and charge what the plan costs.
-
-    The guarantee: ``plan.rho``-zCDP for one person more or less with at most ``plan.contributions`` rows
-    (docs/guarantee.md). What is returned is noisy; what was counted is forgotten.
+    """Measure a private table by a plan, and charge what the plan costs: `residual_planner` with ``plan=``.
 
     Parameters
     ----------
     plan
         Which residuals, with which noise.
-    source
-        The private table: a `Data` or what it is made from (a path, a frame, a relation, a URL …), or a `CodedTable`.
-    privacy_id
-        The column that tells whose row it is: at most ``plan.contributions`` rows of each person are kept, drawn at
-        random. Without it the caller's word is taken that nobody has more.
-    ledger
-        The spending record of the table; refuses, before anything is drawn, what would pass its cap.
-    sampler
-        "margrave" (exact noise from the system's entropy), "opendp", ``gaussian_sampler(source=…)``, or a sampler of
-        your own. A seed, for experiments, marks the measurements as not private. A sampler of your own is recorded as
-        foreign and not private, whatever it says of itself.
-    keep
-        Called once with the measurements, before they are returned: a function that saves them, as
-        ``lambda noisy: noisy.save("noisy.npz")``.
-    defer_signals
-        Whether Ctrl-C and SIGTERM wait, from just before the charge, until ``keep`` has returned, and raise
-        `KeyboardInterrupt` then; a second Ctrl-C ends at once. In the main thread only; handlers are put back.
+    source, privacy_id, ledger, sampler, keep, defer_signals
+        As for `residual_planner`.
     """
-    if not isinstance(plan, Plan):
-        raise PlanError(f"a {type(plan).__name__} is no plan; make one with plan(workload, budget, contributions=…)")
-    layout = plan.layout
-    measured = set(plan.measured.tolist())
-    table_source = open_source(source, plan.workload.domain, contributions=plan.contributions, privacy_id=privacy_id)
-    noise = [plan.noise(table) if table in measured else None for table in range(len(layout.sets))]
-    _check_cost(plan, noise)
-    check_range(layout, noise)
-    drawing = checked_sampler(sampler, [variance for variance in noise if variance is not None])
-    purpose = f"residual planner: {len(plan.measured):,} residuals for {plan.workload!r}"
-    variances = plan.variances
-    precisions = np.divide(1.0, variances, out=np.zeros_like(variances), where=variances > 0)
-    with spending(
-        table_source,
-        plan.workload,
-        layout,
-        plan.budget,
-        ledger=ledger,
-        purpose=purpose,
-        keep=keep,
-        defer_signals=defer_signals,
-    ) as run:
-        values = measure_residuals(layout, run.counts, noise, drawing)
-        record = provenance(
-            "residual planner",
-            [(purpose, plan.rho)],
-            plan.budget,
-            plan.contributions,
-            drawing,
-            counted=table_source,
-            entry=run.entry,
-        )
-        return run.end(
-            Measurements.from_centered(
-                plan.workload.domain, layout, values=values, precisions=precisions, provenance=record
-            )
-        )
+    if plan is None:
+        raise PlanError("expected a Plan, got None; make one with plan(workload, budget, contributions=…)")
+    run = Run(privacy_id=privacy_id, ledger=ledger, sampler=sampler, keep=keep, defer_signals=defer_signals)
+    return ResidualPlanner(plan=plan).measure(source, run=run)
 
 
 def _check_cost(plan: Plan, noise: list[Fraction | None]) -> None:

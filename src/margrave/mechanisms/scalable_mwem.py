@@ -20,7 +20,9 @@ The counts are made once. A round is one pass over all tables (reconstruct a tab
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from numbers import Integral
@@ -34,9 +36,11 @@ from margrave.algebra.threads import over_tables
 from margrave.boundary import MOST_ROWS, measure_marginal
 from margrave.data.source import open_source
 from margrave.errors import BudgetError, PlanError
-from margrave.measurements import Measurements
+from margrave.measurements import Measurements, Provenance
 from margrave.mechanisms.gaussian_marginals import marginal_cost
-from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
+from margrave.mechanisms.mechanism import Mechanism, Run, checked_request
+from margrave.mechanisms.spending import Keep, Spending, checked_sampler, provenance, spending
+from margrave.options import option
 from margrave.planning.coefficients import checked_contributions
 from margrave.privacy.budget import Budget, Number, exact_number
 from margrave.privacy.entropy import Source as EntropySource
@@ -91,6 +95,170 @@ def score_tables(
         scores[t] = score
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScalableMWEM(Mechanism):
+    """Measure, round by round, the tables that are answered worst; the options are those of `scalable_mwem`.
+
+    Parameters
+    ----------
+    rounds, initial_share, one_way_share, repeat
+        As for `scalable_mwem`.
+    entropy
+        Where the random bits of the choices come from; the operating system by default.
+    """
+
+    name = "mwem"
+    title = "scalable MWEM"
+    summary = "round by round, the table that is answered worst so far (adaptive: no error bars)"
+
+    rounds: int = option(30, "How many tables to measure.")
+    initial_share: Number = option(Fraction(1, 10), "The share of the budget for the total.")
+    one_way_share: Number = option(
+        Fraction(0), "The share of the budget for all tables of one attribute, before the first round."
+    )
+    repeat: bool = option(True, "Whether a table may be measured more than once.")
+    entropy: EntropySource | None = None
+
+    def notes(self, workload: Workload, budget: Budget, *, contributions: int) -> tuple[str, ...]:
+        """Return the noise of a table that is measured; which are measured depends on noisy choices."""
+        split = self._split(workload, budget, contributions)
+        noise = math.sqrt(split.variance)
+        return (
+            f"{split.rounds} tables are chosen one by one and measured with noise of standard deviation {noise:,.4g} "
+            f"in each cell, the total with {math.sqrt(split.total_variance):,.4g}.",
+            "The errors of the tables cannot be predicted: they depend on which tables are chosen.",
+        )
+
+    def statement(self) -> str:
+        """Return the sentence for reports."""
+        return (
+            f"The total was measured, and in each of {self.rounds} rounds the table with the largest error so far, "
+            "chosen by the exponential mechanism, with discrete Gaussian noise."
+        )
+
+    def measure(
+        self,
+        source: object,
+        workload: Workload | None,
+        budget: Budget | None,
+        *,
+        contributions: int | None,
+        run: Run = Run(),  # noqa: B008 — frozen
+    ) -> Measurements:
+        """Measure the total and, round by round, the tables that are answered worst; as `scalable_mwem`."""
+        asked, charged = checked_request(workload, budget)
+        split = self._split(asked, charged, contributions)
+        variances = [split.variance, split.total_variance, split.single_variance]
+        drawing = checked_sampler(run.sampler, variances, source=self.entropy)
+        coins = SystemEntropy() if self.entropy is None else self.entropy
+        domain = asked.domain
+        table_source = open_source(source, domain, contributions=split.rows, privacy_id=run.privacy_id)
+        layout = Layout.of(domain.shape, asked.positions)
+        purpose = f"scalable MWEM: {split.rounds} rounds over {asked!r}"
+        with spending(
+            table_source,
+            asked,
+            layout,
+            charged,
+            ledger=run.ledger,
+            purpose=purpose,
+            keep=run.keep,
+            defer_signals=run.defer_signals,
+        ) as spent:
+
+            def record(steps: list[tuple[str, Fraction]], cut_short: str | None) -> Provenance:
+                return provenance(
+                    self.title,
+                    steps,
+                    charged,
+                    split.rows,
+                    drawing,
+                    counted=table_source,
+                    entry=spent.entry,
+                    source=coins,
+                    adaptive=True,
+                    cut_short=cut_short,
+                    statement=self.statement(),
+                )
+
+            return self._rounds(asked, layout, split, spent, drawing, coins, record, run.progress)
+
+    def _rounds(
+        self,
+        workload: Workload,
+        layout: Layout,
+        split: _Split,
+        spent: Spending,
+        drawing: Sampler,
+        coins: EntropySource,
+        record: Callable[[list[tuple[str, Fraction]], str | None], Provenance],
+        progress: Callable[[int, int], None] | None,
+    ) -> Measurements:
+        """Measure the total, the tables of one attribute if asked for, and one table a round."""
+        domain, rows, rounds = workload.domain, split.rows, split.rounds
+        candidates = [layout.places[members] for members in workload.positions]
+        estimate = _RunningEstimate(layout)
+        steps = [("total", split.first)]
+
+        def measured(cut_short: str | None = None) -> Measurements:
+            noisy = Measurements.from_marginals(domain, estimate.measured(workload))
+            return noisy.with_provenance(record(steps, cut_short))
+
+        estimate.measure((), spent.counts, split.total_variance, drawing)
+        for member in split.single:
+            estimate.measure((member,), spent.counts, split.single_variance, drawing)
+            steps.append((f"table {domain.attributes[member]}", marginal_cost(split.single_variance, rows)))
+        for done in range(rounds):
+            spent.stage(partial(measured, f"after {done} of {rounds} rounds"))
+            scores = estimate.scores(spent.counts)[candidates].tolist()
+            chosen = candidates[select(scores, epsilon=split.epsilon, sensitivity=rows * _UNITS, source=coins)]
+            names = " × ".join(domain.names(layout.sets[chosen])) or "total"
+            estimate.measure(layout.sets[chosen], spent.counts, split.variance, drawing)
+            choice, table = split.each, marginal_cost(split.variance, rows)
+            steps += [(f"choice of a table, round {done + 1}", choice), (f"table {names}", table)]
+            if not self.repeat:
+                candidates.remove(chosen)
+            if progress is not None:
+                progress(done + 1, rounds)
+        return spent.end(measured())
+
+    def _split(self, workload: Workload, budget: Budget, contributions: int | None) -> _Split:
+        """Return how the budget is divided, once every option is checked."""
+        rows, share = checked_contributions(contributions), _checked_share(self.initial_share)
+        rounds = _checked_rounds(self.rounds, len(workload), self.repeat)
+        single = sorted({member for members in workload.positions for member in members})
+        single_share = _checked_one_way_share(self.one_way_share, share) if single else Fraction(0)
+        first, each = budget.rho * share, budget.rho * (1 - share - single_share) / (2 * rounds)
+        variance = rows**2 / (2 * each)
+        single_variance = rows**2 * len(single) / (2 * budget.rho * single_share) if single_share else variance
+        return _Split(
+            rows=rows,
+            rounds=rounds,
+            first=first,
+            each=each,
+            single=tuple(single) if single_share else (),
+            epsilon=selection_epsilon(each),
+            variance=variance,
+            total_variance=rows**2 / (2 * first),
+            single_variance=single_variance,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Split:
+    """How a budget is divided: ρ of the total and of each choice and each table, with the noise that each pays for."""
+
+    rows: int
+    rounds: int
+    first: Fraction
+    each: Fraction
+    single: tuple[int, ...]
+    epsilon: Fraction
+    variance: Fraction
+    total_variance: Fraction
+    single_variance: Fraction
+
+
 def scalable_mwem(
     source: object,
     workload: Workload,
@@ -98,16 +266,16 @@ def scalable_mwem(
     *,
     contributions: int,
     privacy_id: str | None = None,
-    rounds: int = 30,
-    initial_share: Number = Fraction(1, 10),
-    one_way_share: Number = 0,
-    repeat: bool = True,
     ledger: Ledger | None = None,
     sampler: str | Sampler = "margrave",
-    entropy: EntropySource | None = None,
-    progress: Callable[[int, int], None] | None = None,
     keep: Keep | None = None,
     defer_signals: bool = False,
+    rounds: int = ScalableMWEM.rounds,
+    initial_share: Number = ScalableMWEM.initial_share,
+    one_way_share: Number = ScalableMWEM.one_way_share,
+    repeat: bool = ScalableMWEM.repeat,
+    entropy: EntropySource | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Measurements:
     """Measure the total and, round by round, the tables of a workload that are answered worst; charge the budget.
 
@@ -124,98 +292,45 @@ def scalable_mwem(
         What to spend; all of it is spent.
     contributions
         The most rows that one person has.
-    privacy_id
-        The column that tells whose row it is: at most ``contributions`` rows of each person are kept, drawn at random.
-        Without it the caller's word is taken that nobody has more.
-    rounds
-        How many tables to measure.
-    initial_share
-        The share of the budget for the total, between 0 and 1; a tenth by default.
-    one_way_share
-        The share of the budget for the tables of one attribute, all of them, before the first round; none by default,
-        as the paper prints it. With few rounds some attributes are in no table that is chosen, and nothing is known
-        about them: a tenth to a quarter is well spent (docs/completion.md).
-    repeat
-        Whether a table may be measured more than once, as the paper prints it. Then the noise of a large table that
-        was measured is often the largest error there is, and the same table is chosen again and again: False is the
-        better choice for sparse tables, and what the paper's experiments do.
-    ledger
-        The spending record of the table; refuses, before anything is drawn, what would pass its cap.
-    sampler
-        "margrave", "opendp", or a sampler of your own, for the measurements; one of your own is recorded as foreign and
-        not private.
-    entropy
-        Where the random bits of the choices come from; the operating system by default.
-    progress
-        Called after each round with the rounds done and the rounds in all.
+    privacy_id, ledger, sampler
+        As for `residual_planner`; the sampler draws the noise of the measurements.
     keep
-        Called after every round with all that was measured so far, whose provenance says where the run was cut short:
-        measurements like any others, charged in full. A function that saves them loses one round at most.
+        A function that saves measurements. It is called after every round with all that was measured so far, whose
+        provenance says where the run was cut short: measurements like any others, charged in full. At most one round
+        is lost.
     defer_signals
         Whether Ctrl-C and SIGTERM wait, from just before the charge, until the end of a round, and raise
         `KeyboardInterrupt` when ``keep`` has returned; a second Ctrl-C ends at once. In the main thread only; handlers
         are put back.
+    rounds
+        How many tables to measure.
+    initial_share
+        The share of the budget for the total, between 0 and 1.
+    one_way_share
+        The share of the budget for the tables of one attribute, all of them, before the first round; none by default,
+        as in the paper. With few rounds some attributes are in no table that is chosen, and nothing is known about
+        them: a tenth to a quarter is well spent (docs/completion.md).
+    repeat
+        Whether a table may be measured more than once, as in the paper. Then the noise of a large table that was
+        measured is often the largest error there is, and the same table is chosen again and again: False is the better
+        choice for sparse tables, and what the paper's experiments do.
+    entropy
+        Where the random bits of the choices come from; the operating system by default.
+    progress
+        Called after each round with the rounds done and the rounds in all.
     """
-    rows, share = checked_contributions(contributions), _checked_share(initial_share)
-    _check_request(workload, budget)
-    rounds = _checked_rounds(rounds, len(workload), repeat)
-    single = sorted({member for members in workload.positions for member in members})
-    single_share = _checked_one_way_share(one_way_share, share) if single else Fraction(0)
-    first, each = budget.rho * share, budget.rho * (1 - share - single_share) / (2 * rounds)
-    epsilon, variance, total_variance = selection_epsilon(each), rows**2 / (2 * each), rows**2 / (2 * first)
-    single_variance = rows**2 * len(single) / (2 * budget.rho * single_share) if single_share else variance
-    drawing = checked_sampler(sampler, [variance, total_variance, single_variance], source=entropy)
-    coins = SystemEntropy() if entropy is None else entropy
-    domain = workload.domain
-    table_source = open_source(source, domain, contributions=rows, privacy_id=privacy_id)
-    layout = Layout.of(domain.shape, workload.positions)
-    purpose = f"scalable MWEM: {rounds} rounds over {workload!r}"
-    candidates = [layout.places[members] for members in workload.positions]
-    estimate = _RunningEstimate(layout)
-    steps = [("total", first)]
-
-    with spending(
-        table_source,
-        workload,
-        layout,
-        budget,
+    run = Run(
+        privacy_id=privacy_id,
         ledger=ledger,
-        purpose=purpose,
+        sampler=sampler,
         keep=keep,
         defer_signals=defer_signals,
-    ) as run:
-
-        def measured(cut_short: str | None = None) -> Measurements:
-            record = provenance(
-                "scalable MWEM",
-                steps,
-                budget,
-                rows,
-                drawing,
-                counted=table_source,
-                entry=run.entry,
-                source=coins,
-                adaptive=True,
-                cut_short=cut_short,
-            )
-            return Measurements.from_marginals(domain, estimate.measured(workload)).with_provenance(record)
-
-        estimate.measure((), run.counts, total_variance, drawing)
-        for member in single if single_share else ():
-            estimate.measure((member,), run.counts, single_variance, drawing)
-            steps.append((f"table {domain.attributes[member]}", marginal_cost(single_variance, rows)))
-        for done in range(rounds):
-            run.stage(partial(measured, f"after {done} of {rounds} rounds"))
-            scores = estimate.scores(run.counts)[candidates].tolist()
-            chosen = candidates[select(scores, epsilon=epsilon, sensitivity=rows * _UNITS, source=coins)]
-            names = " × ".join(domain.names(layout.sets[chosen])) or "total"
-            estimate.measure(layout.sets[chosen], run.counts, variance, drawing)
-            steps += [(f"choice of a table, round {done + 1}", each), (f"table {names}", marginal_cost(variance, rows))]
-            if not repeat:
-                candidates.remove(chosen)
-            if progress is not None:
-                progress(done + 1, rounds)
-        return run.end(measured())
+        progress=progress,
+    )
+    chosen = ScalableMWEM(
+        rounds=rounds, initial_share=initial_share, one_way_share=one_way_share, repeat=repeat, entropy=entropy
+    )
+    return chosen.measure(source, workload, budget, contributions=contributions, run=run)
 
 
 class _RunningEstimate:
@@ -256,14 +371,6 @@ class _RunningEstimate:
     def measured(self, workload: Workload) -> list[tuple[tuple[str, ...], Floats, float]]:
         """Return the noisy tables, by name."""
         return [(workload.domain.names(members), noisy, variance) for members, noisy, variance in self._measured]
-
-
-def _check_request(workload: object, budget: object) -> None:
-    """Refuse what is no workload or no budget."""
-    if not isinstance(workload, Workload):
-        raise PlanError(f"workload is {workload!r}; give a Workload, as in Workload.all_kway(domain, 3)")
-    if not isinstance(budget, Budget):
-        raise PlanError(f"budget is {budget!r}; give a Budget, as in Budget.zcdp(rho=0.1)")
 
 
 def _checked_rounds(rounds: object, tables: int, repeat: bool) -> int:

@@ -194,7 +194,7 @@ def _check_memory(domain: Domain, layout: Layout) -> None:
 def checked_source(source: Source) -> Source:
     """Return what counts the private table if it can."""
     if not is_source(source):
-        raise DataError(f"a {type(source).__name__} is no source of counts; open it by open_source")
+        raise DataError(f"expected a source of counts, got a {type(source).__name__}; open it with open_source")
     return source
 
 
@@ -217,7 +217,8 @@ def checked_sampler(
     drawing = gaussian_sampler(sampler) if isinstance(sampler, str) else sampler
     if not all(hasattr(drawing, name) for name in ("name", "private", "draw", "spawn")):
         raise NoiseError(
-            f"a {type(drawing).__name__} is no sampler; give 'margrave', 'opendp' or gaussian_sampler(source=…)"
+            f"expected a sampler, got a {type(drawing).__name__}; give 'margrave', 'opendp' or "
+            "gaussian_sampler(source=…)"
         )
     asked = list(variances)
     # No samples are drawn here, but what cannot be drawn is refused now instead of after the charge.
@@ -238,6 +239,7 @@ def provenance(
     source: EntropySource | None = None,
     adaptive: bool = False,
     cut_short: str | None = None,
+    statement: str | None = None,
 ) -> Provenance:
     """Return the record of what a mechanism did.
 
@@ -263,6 +265,8 @@ def provenance(
         Whether what was measured depends on the noise of earlier measurements.
     cut_short
         Where the run ended before it was done, if it did.
+    statement
+        What was measured and how the noise was chosen, as a sentence for reports.
     """
     from margrave import __version__
 
@@ -288,6 +292,7 @@ def provenance(
         ledger_entry=None if entry is None else entry.number,
         ledger_hash=None if entry is None else entry.hash,
         cut_short=cut_short,
+        statement=statement,
     )
 
 
@@ -295,7 +300,7 @@ def _checked_ledger(ledger: Ledger) -> Ledger:
     """Return the ledger if it is one: a path in its place must not end in an error after the table was read."""
     able = all(callable(getattr(ledger, verb, None)) for verb in ("check", "charge", "require_domain"))
     if not able or not hasattr(ledger, "torn"):
-        raise LedgerError(f"a {type(ledger).__name__} is no ledger; give Ledger(path, cap=…)")
+        raise LedgerError(f"expected a Ledger, got a {type(ledger).__name__}; give Ledger(path, cap=…)")
     return ledger
 
 

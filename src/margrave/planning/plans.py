@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from numbers import Real
-from statistics import NormalDist
 from typing import TypeVar
 
 import numpy as np
@@ -37,7 +35,7 @@ from margrave.planning.coefficients import (
     exact_cost,
     unit_costs,
 )
-from margrave.planning.summary import Summary, summarise_orders
+from margrave.planning.expectation import Expectation, is_number, normal_quantile, place_of
 from margrave.privacy.budget import Budget
 from margrave.workload import Workload
 
@@ -45,6 +43,8 @@ _Array = TypeVar("_Array", Floats, Integers)
 
 # What the samplers of ``privacy.noise`` can draw: variances of discrete Gaussians between these two.
 SMALLEST_NOISE, LARGEST_NOISE = Fraction(1, 10**30), Fraction(10**30)
+# The default objective, in Python and on the command line.
+OBJECTIVE = "total_variance"
 _LARGEST_WEIGHT_RATIO = 1e30
 _DIGITS = 22
 # Noise is raised by so much, so that the bound on its cost, which is above the true one by 2⁻⁴⁰, stays within ρ.
@@ -54,7 +54,7 @@ _ROUNDING = 1 + 2.0**-20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Plan:
+class Plan(Expectation):
     """How much noise each residual of a workload gets, and what that promises; made by `plan`.
 
     Attributes
@@ -96,11 +96,6 @@ class Plan:
         if not math.isfinite(spent) or Fraction(spent) * self.contributions**2 > self.rho:
             raise PlanError(f"the noise of this plan costs more than its budget, {self.budget}; make plans with plan()")
 
-    @property
-    def rho(self) -> Fraction:
-        """The zCDP cost ρ that measuring by this plan is charged with: the whole budget."""
-        return self.budget.rho
-
     @cached_property
     def measured(self) -> Integers:
         """The numbers of the residuals to measure: all but those with an attribute of one value; read-only."""
@@ -132,31 +127,11 @@ class Plan:
             return Fraction(0)
         return exact_cost(self.layout.shape(table), self.noise(table), self.contributions)
 
-    def standard_error(self, *names: str) -> float:
-        """Return the standard error of every cell of a table under maximum likelihood; no name means the total.
+    def _spent(self) -> Floats:
+        return np.bincount(self.layout.index.order, unit_costs(self.layout, self.integer_variances)).astype(np.float64)
 
-        The table is one of the workload or lies inside one. The variance of a discrete Gaussian is at most g², and less
-        by more than 10⁻⁶ of it only if g² < 1; so this is what to expect, or slightly more.
-        """
-        return math.sqrt(self.cell_variances[_place(self.workload, self.layout, names)])
-
-    def margin_of_error(self, *names: str, level: float = 0.95) -> float:
-        """Return half the width of the confidence interval of every cell of a table, at the given level."""
-        return _quantile(level) * self.standard_error(*names)
-
-    def predictions(self) -> Floats:
-        """Return the standard error of a cell of each table of the workload, in its order; shape (len(workload),)."""
-        places = np.fromiter((self.layout.places[members] for members in self.workload.positions), np.int64)
-        return np.sqrt(self.cell_variances[places])
-
-    def summary(self) -> Summary:
-        """Return predicted errors and shares of the budget by number of attributes; as text, a table to print."""
-        positions = self.workload.positions
-        order = np.fromiter((len(members) for members in positions), np.int64, len(positions))
-        cells = [math.prod(self.workload.domain.shape[k] for k in members) for members in positions]
-        spent = np.bincount(self.layout.index.order, weights=unit_costs(self.layout, self.integer_variances))
-        rows = summarise_orders(order, cells, self.predictions(), spent / spent.sum())
-        return Summary(rows, float(self.rho), self.contributions, self.objective)
+    def _objective(self) -> str:
+        return self.objective
 
     def __repr__(self) -> str:
         asked = f"contributions={self.contributions}, objective={self.objective!r}"
@@ -178,7 +153,7 @@ def plan(
     budget: Budget,
     *,
     contributions: int,
-    objective: str = "total_variance",
+    objective: str = OBJECTIVE,
     tolerance: float = TOLERANCE,
 ) -> Plan:
     """Return the plan with the least error that a budget can buy; touches no data.
@@ -203,7 +178,7 @@ def plan(
     """
     _check_request(workload, contributions, objective, tolerance)
     if not isinstance(budget, Budget):
-        raise PlanError(f"budget is {budget!r}; give a Budget, as in Budget.zcdp(rho=0.1)")
+        raise PlanError(f"expected a Budget, got {budget!r}; make one, as in Budget.zcdp(rho=0.1)")
     layout = Layout.of(workload.domain.shape, workload.positions)
     allocation = allocate(workload, layout, objective, tolerance=tolerance)
     noise = _integer_variances(workload, layout, allocation.variances, Fraction(int(contributions) ** 2) / budget.rho)
@@ -216,7 +191,7 @@ def budget_for_margin(
     attributes: Iterable[str],
     margin: float,
     contributions: int,
-    objective: str = "total_variance",
+    objective: str = OBJECTIVE,
     level: float = 0.95,
     tolerance: float = TOLERANCE,
 ) -> Budget:
@@ -237,11 +212,11 @@ def budget_for_margin(
         The level of the confidence interval.
     """
     _check_request(workload, contributions, objective, tolerance)
-    quantile = _quantile(level)
-    if not _is_number(margin) or not 0 < margin < math.inf:
+    quantile = normal_quantile(level)
+    if not is_number(margin) or not 0 < margin < math.inf:
         raise PlanError(f"margin is {margin!r}; give a positive number of rows")
     layout = Layout.of(workload.domain.shape, workload.positions)
-    place = _place(workload, layout, attributes)
+    place = place_of(workload, layout, attributes)
     allocation = allocate(workload, layout, objective, tolerance=tolerance)
     variance = float(cell_variances(layout, allocation.variances)[place])
     rows = Fraction(margin) if isinstance(margin, int | Fraction) else Fraction(float(margin))
@@ -259,12 +234,12 @@ def budget_for_margin(
 def _check_request(workload: Workload, contributions: int, objective: str, tolerance: float) -> None:
     """Refuse what no plan can be made for, before any work."""
     if not isinstance(workload, Workload):
-        raise PlanError(f"workload is {workload!r}; give a Workload, as in Workload.all_kway(domain, 3)")
+        raise PlanError(f"expected a Workload, got {workload!r}; make one, as in Workload.all_kway(domain, 3)")
     checked_contributions(contributions)
     if objective not in OBJECTIVES:
         hint = suggestion(objective, OBJECTIVES) if isinstance(objective, str) else ""
         raise PlanError(f"no objective {objective!r}{hint} (there are {', '.join(OBJECTIVES)})")
-    if not _is_number(tolerance) or not 0 < tolerance < 1:
+    if not is_number(tolerance) or not 0 < tolerance < 1:
         raise PlanError(f"tolerance is {tolerance!r}; give a number between 0 and 1, such as {TOLERANCE}")
     ratio = float(workload.weights.max()) / float(workload.weights.min())
     if ratio > _LARGEST_WEIGHT_RATIO:
@@ -309,34 +284,6 @@ def _short(value: Fraction) -> Fraction:
     shift = 30 - (value.numerator.bit_length() - value.denominator.bit_length())
     scale = Fraction(2) ** shift
     return math.ceil(value * scale) / scale
-
-
-def _is_number(value: object) -> bool:
-    """Tell whether the value is a real number, which True is not."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _quantile(level: float) -> float:
-    """Return z with P(|Z| ≤ z) = level for a standard normal Z."""
-    if not _is_number(level) or not 1e-9 <= level < 1:
-        raise PlanError(f"level is {level!r}; give a number between 0 and 1, such as 0.95")
-    # From the lower tail, where 1 − level is exact.
-    return -NormalDist().inv_cdf((1 - float(level)) / 2)
-
-
-def _place(workload: Workload, layout: Layout, names: Iterable[str]) -> int:
-    """Return the number of the named table in the closure."""
-    # What is no list of names is the domain's to refuse.
-    given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else names
-    members = workload.domain.positions(given)
-    if len(members) != len(tuple(given)):
-        raise PlanError(f"the table {' × '.join(given)} names an attribute twice; name each once")
-    if members not in layout.places:
-        label = " × ".join(workload.domain.names(members))
-        raise PlanError(
-            f"the table {label} is in no table of the workload ({workload!r}); plan for a workload that has it"
-        )
-    return layout.places[members]
 
 
 def _label(workload: Workload, layout: Layout, table: int) -> str:

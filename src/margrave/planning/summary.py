@@ -50,22 +50,23 @@ class Summary:
     contributions
         The most rows that one person has.
     objective
-        What the plan minimises.
+        What the plan minimises; None where nothing is minimised.
     """
 
     rows: tuple[OrderSummary, ...]
     rho: float
     contributions: int
-    objective: str
+    objective: str | None
 
     def __str__(self) -> str:
         lines = [_HEADINGS, *(_texts(row) for row in self.rows)]
         widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
         table = ["  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)) for line in lines]
         rows = "1 row" if self.contributions == 1 else f"at most {self.contributions:,} rows"
-        # The plan is made for tables without negative counts, whose error nobody can predict without the data.
+        objective = "" if self.objective is None else f", objective {self.objective}"
+        # The plan is made for tables without negative counts, whose error depends on the data.
         note = " (errors are those of the unbiased tables)" if self.objective == "nonnegative" else ""
-        return "\n".join([f"rho = {self.rho:.6g}, {rows} a person, objective {self.objective}{note}", *table])
+        return "\n".join([f"rho = {self.rho:.6g}, {rows} a person{objective}{note}", *table])
 
 
 def summarise_orders(order: Integers, cells: Sequence[int], errors: Floats, shares: Floats) -> tuple[OrderSummary, ...]:

@@ -1,0 +1,112 @@
+"""What to expect before any data is opened: the errors of the unbiased tables, and where the budget goes."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from fractions import Fraction
+from numbers import Real
+from statistics import NormalDist
+
+import numpy as np
+
+from margrave.algebra.kernels import Floats
+from margrave.algebra.layout import Layout
+from margrave.errors import PlanError
+from margrave.planning.summary import Summary, summarise_orders
+from margrave.privacy.budget import Budget
+from margrave.workload import Workload
+
+
+class Expectation(ABC):
+    """The errors that measuring a workload promises, whatever the data.
+
+    Attributes
+    ----------
+    workload
+        The tables wanted.
+    budget
+        What may be spent.
+    contributions
+        The most rows that one person has.
+    layout
+        The closure of the workload.
+    """
+
+    workload: Workload
+    budget: Budget
+    contributions: int
+    layout: Layout
+
+    @property
+    @abstractmethod
+    def cell_variances(self) -> Floats:
+        """The variance of a cell of each table of the closure under maximum likelihood; shape (tables,)."""
+
+    @abstractmethod
+    def _spent(self) -> Floats:
+        """Return what is spent on the tables of each number of attributes, from 0 up; only proportions count."""
+
+    def _objective(self) -> str | None:
+        """Return what is minimised, if anything."""
+        return None
+
+    @property
+    def rho(self) -> Fraction:
+        """The zCDP cost ρ that is charged: the whole budget."""
+        return self.budget.rho
+
+    def standard_error(self, *names: str) -> float:
+        """Return the standard error of every cell of a table under maximum likelihood; no name means the total.
+
+        The table is one of the workload or lies inside one. The variance of a discrete Gaussian is at most g², and less
+        by more than 10⁻⁶ of it only if g² < 1; so this is what to expect, or slightly more.
+        """
+        return math.sqrt(self.cell_variances[place_of(self.workload, self.layout, names)])
+
+    def margin_of_error(self, *names: str, level: float = 0.95) -> float:
+        """Return half the width of the confidence interval of every cell of a table, at the given level."""
+        return normal_quantile(level) * self.standard_error(*names)
+
+    def predictions(self) -> Floats:
+        """Return the standard error of a cell of each table of the workload, in its order; shape (len(workload),)."""
+        places = np.fromiter((self.layout.places[members] for members in self.workload.positions), np.int64)
+        return np.sqrt(self.cell_variances[places])
+
+    def summary(self) -> Summary:
+        """Return predicted errors and shares of the budget by number of attributes; as text, a table to print."""
+        positions = self.workload.positions
+        order = np.fromiter((len(members) for members in positions), np.int64, len(positions))
+        cells = [math.prod(self.workload.domain.shape[k] for k in members) for members in positions]
+        spent = self._spent()
+        rows = summarise_orders(order, cells, self.predictions(), spent / spent.sum())
+        return Summary(rows, float(self.rho), self.contributions, self._objective())
+
+
+def place_of(workload: Workload, layout: Layout, names: Iterable[str]) -> int:
+    """Return the number of the named table in the closure of a workload."""
+    # Anything but a list of names is left to the domain to refuse.
+    given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else names
+    members = workload.domain.positions(given)
+    if len(members) != len(tuple(given)):
+        raise PlanError(f"the table {' × '.join(given)} names an attribute twice; name each once")
+    if members not in layout.places:
+        label = " × ".join(workload.domain.names(members))
+        raise PlanError(
+            f"the table {label} is in no table of the workload ({workload!r}); plan for a workload that has it"
+        )
+    return layout.places[members]
+
+
+def normal_quantile(level: float) -> float:
+    """Return z with P(|Z| ≤ z) = level for a standard normal Z."""
+    if not is_number(level) or not 1e-9 <= level < 1:
+        raise PlanError(f"level is {level!r}; give a number between 0 and 1, such as 0.95")
+    # From the lower tail, where 1 − level is exact.
+    return -NormalDist().inv_cdf((1 - float(level)) / 2)
+
+
+def is_number(value: object) -> bool:
+    """Tell whether the value is a real number, which True is not."""
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -1,0 +1,130 @@
+"""Mechanisms are chosen by name: one shape, one set of defaults, one line to add another."""
+
+import inspect
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+import margrave as mg
+from margrave.errors import PlanError
+from margrave.mechanisms.mechanism import Mechanism, Run
+from margrave.mechanisms.registry import DEFAULT, MECHANISMS, mechanism_class
+from margrave.options import Kind, options_of
+
+DOMAIN = mg.Domain.fromdict({"age": 3, "sex": 2, "region": 4})
+WORKLOAD = mg.Workload.all_kway(DOMAIN, 2)
+BUDGET = mg.Budget.zcdp(rho="0.5")
+TABLE = mg.CodedTable(DOMAIN, {"age": [0, 1, 2, 2], "sex": [0, 1, 1, 0], "region": [0, 1, 2, 3]})
+FUNCTIONS = {"planner": mg.residual_planner, "marginals": mg.gaussian_marginals, "mwem": mg.scalable_mwem}
+COMMON = ["source", "workload", "budget", "contributions", "privacy_id", "ledger", "sampler", "keep", "defer_signals"]
+
+
+def test_the_default_mechanism_is_the_first():
+    assert next(iter(MECHANISMS)) == DEFAULT
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism_has_one_shape(name):
+    """The function's arguments are the common ones and the fields of the class, with the same defaults."""
+    chosen, parameters = mechanism_class(name), inspect.signature(FUNCTIONS[name]).parameters
+    assert list(parameters)[: len(COMMON)] == COMMON
+    assert [one.kind for one in parameters.values()][:3] == [inspect.Parameter.POSITIONAL_OR_KEYWORD] * 3
+    own = {one: parameters[one].default for one in list(parameters)[len(COMMON) :] if one != "progress"}
+    assert own == {one.name: one.default for one in fields(chosen)}
+    run = {one.name: one.default for one in fields(Run) if one.name in parameters}
+    assert run == {one: parameters[one].default for one in run}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism_says_what_it_is(name):
+    chosen = mechanism_class(name)
+    assert issubclass(chosen, Mechanism)
+    assert (chosen.name, chosen.__doc__ is not None) == (name, True)
+    assert chosen.summary
+    assert chosen().statement().endswith(".")
+    noisy = chosen().measure(TABLE, WORKLOAD, BUDGET, contributions=1)
+    assert (noisy.provenance.mechanism, noisy.provenance.rho) == (chosen.title, BUDGET.rho)
+    assert noisy.provenance.statement == chosen().statement()
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_numbers_measured_are_no_more_than_announced(name, tmp_path):
+    file = tmp_path / "noisy.npz"
+    run = Run(keep=lambda noisy: noisy.save(file))
+    mechanism_class(name)().measure(TABLE, WORKLOAD, BUDGET, contributions=1, run=run)
+    with np.load(file) as saved:
+        held = sum(saved[array].size for array in ("values", "averages") if array in saved)
+    assert 0 < held <= mechanism_class(name)().cells(WORKLOAD)
+
+
+def test_options_of_one_name_are_of_one_kind():
+    """They share one option of the command line and one key of job files."""
+    seen = {}
+    for name in MECHANISMS:
+        for one in options_of(mechanism_class(name)):
+            assert seen.setdefault(one.name, one.kind) == one.kind
+            assert one.meaning.endswith(".")
+    assert seen == {
+        "objective": Kind.TEXT,
+        "rounds": Kind.WHOLE,
+        "initial_share": Kind.EXACT,
+        "one_way_share": Kind.EXACT,
+        "repeat": Kind.FLAG,
+    }
+
+
+def test_an_unknown_mechanism_is_named_with_those_there_are():
+    with pytest.raises(PlanError, match=r"^no mechanism 'planer'; did you mean 'planner'\? \(there are planner, marg"):
+        mechanism_class("planer")
+    with pytest.raises(PlanError, match=r"^no mechanism 7 \(there are"):
+        mechanism_class(7)
+
+
+def test_a_mechanism_is_added_by_one_line(monkeypatch):
+    monkeypatch.setitem(MECHANISMS, "toy", "toy_mechanism.Toy")
+    noisy = mechanism_class("toy")(pieces=3).measure(TABLE, WORKLOAD, BUDGET, contributions=1)
+    assert (noisy.provenance.mechanism, len(noisy.provenance.steps)) == ("toy mechanism", 3)
+
+
+def seeded(seed):
+    from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
+
+    return gaussian_sampler(source=InsecureSeededSource(seed))
+
+
+def test_measure_is_the_short_form_of_the_planner():
+    made = mg.plan(WORKLOAD, BUDGET, contributions=2)
+    noisy = [
+        mg.measure(made, TABLE, sampler=seeded(3)),
+        mg.residual_planner(TABLE, plan=made, sampler=seeded(3)),
+        mg.residual_planner(TABLE, WORKLOAD, BUDGET, contributions=2, sampler=seeded(3)),
+    ]
+    first, *others = (mg.reconstruct(one, WORKLOAD, method="mle").marginals for one in noisy)
+    for other in others:
+        np.testing.assert_array_equal(first, other)
+
+
+def test_a_plan_or_what_makes_one_and_not_both():
+    made = mg.plan(WORKLOAD, BUDGET, contributions=2)
+    for asked in ({"workload": WORKLOAD}, {"budget": BUDGET}, {"contributions": 1}):
+        with pytest.raises(PlanError, match=r"^a plan has its own workload, budget and contributions; leave them out"):
+            mg.residual_planner(TABLE, plan=made, **asked)
+    assert mg.residual_planner(TABLE, plan=made, contributions=2).provenance.contributions == 2
+    with pytest.raises(PlanError, match="expected a Workload, got None"):
+        mg.residual_planner(TABLE, contributions=1)
+    with pytest.raises(PlanError, match="contributions is None"):
+        mg.residual_planner(TABLE, WORKLOAD, BUDGET)
+    with pytest.raises(PlanError, match="expected a Plan, got None"):
+        mg.measure(None, TABLE)
+
+
+def test_variances_or_a_workload_with_a_budget_and_not_both():
+    variances = {("age",): 4}
+    for asked in ({"workload": WORKLOAD}, {"budget": BUDGET}):
+        with pytest.raises(PlanError, match=r"^variances are given: they say what to measure"):
+            mg.gaussian_marginals(TABLE, variances=variances, contributions=1, **asked)
+    with pytest.raises(PlanError, match="a workload has its own domain; leave out domain"):
+        mg.gaussian_marginals(TABLE, WORKLOAD, BUDGET, contributions=1, domain=DOMAIN)
+    with pytest.raises(PlanError, match="expected a Budget, got None"):
+        mg.gaussian_marginals(TABLE, WORKLOAD, contributions=1)
