@@ -22,7 +22,7 @@ class Toy(Mechanism):
 
     pieces: int = option(2, "Into how many pieces the budget is cut.")
 
-    def statement(self):
+    def description(self):
         return f"Only the first table was measured, in {self.pieces} pieces."
 
     def measure(self, source, workload, budget, *, contributions, run=Run()):  # noqa: B008
@@ -51,6 +51,6 @@ class Toy(Mechanism):
                 drawing,
                 counted=counted,
                 entry=spent.entry,
-                statement=self.statement(),
+                description=self.description(),
             )
             return spent.end(Measurements.from_marginals(workload.domain, noisy).with_provenance(record))

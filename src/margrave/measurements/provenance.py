@@ -88,7 +88,7 @@ class Provenance:
     cut_short
         Where the run ended before all was measured, such as "after 7 of 30 rounds"; None if it did not. The whole
         budget is charged all the same.
-    statement
+    description
         What was measured and how the noise was chosen, as a sentence for reports; None in older files.
     """
 
@@ -109,7 +109,7 @@ class Provenance:
     cut_short: str | None = None
     queried: bool | None = None
     query: str | None = None
-    statement: str | None = None
+    description: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a record that cannot be true, or that does not say plainly whether it is private."""
@@ -134,8 +134,8 @@ class Provenance:
         if self.cut_short is not None and not (isinstance(self.cut_short, str) and self.cut_short):
             raise MeasurementError("cut_short must be words that say where a run ended, or None")
         _check_query(self.queried, self.query)
-        if self.statement is not None and not (isinstance(self.statement, str) and self.statement):
-            raise MeasurementError("statement must be a sentence that says what was measured, or None")
+        if self.description is not None and not (isinstance(self.description, str) and self.description):
+            raise MeasurementError("description must be a sentence that says what was measured, or None")
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold; ρ as exact text "p/q"."""

@@ -113,7 +113,7 @@ class GaussianMarginals(Mechanism):
         variances = tuple(variance for _, variance in divided(asked, spent, most))
         return MarginalErrors(asked, spent, most, Layout.of(asked.domain.shape, asked.positions), variances)
 
-    def statement(self) -> str:
+    def description(self) -> str:
         """Return the sentence for reports."""
         chosen = "a share of the budget by its weight" if self.variances is None else "a variance that was given for it"
         return (
@@ -165,7 +165,7 @@ class GaussianMarginals(Mechanism):
                 drawing,
                 counted=table_source,
                 entry=spent.entry,
-                statement=self.statement(),
+                description=self.description(),
             )
             return spent.end(Measurements.from_marginals(declared, noisy).with_provenance(record))
 

@@ -98,7 +98,7 @@ class Mechanism(ABC):
         """
 
     @abstractmethod
-    def statement(self) -> str:
+    def description(self) -> str:
         """Return what was measured and how the noise was chosen, as a sentence for reports."""
 
     def cells(self, workload: Workload) -> int:

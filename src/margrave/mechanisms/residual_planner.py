@@ -63,7 +63,7 @@ class ResidualPlanner(Mechanism):
         options = {"objective": self.objective, "tolerance": self.tolerance}
         return plans.plan(asked, spent, contributions=contributions, **options)  # type: ignore[arg-type]
 
-    def statement(self) -> str:
+    def description(self) -> str:
         """Return the sentence for reports."""
         objective = self.objective if self.plan is None else self.plan.objective
         return (
@@ -117,7 +117,7 @@ class ResidualPlanner(Mechanism):
                 drawing,
                 counted=table_source,
                 entry=spent.entry,
-                statement=self.statement(),
+                description=self.description(),
             )
             domain = made.workload.domain
             return spent.end(

@@ -129,7 +129,7 @@ class ScalableMWEM(Mechanism):
             "The errors of the tables cannot be predicted: they depend on which tables are chosen.",
         )
 
-    def statement(self) -> str:
+    def description(self) -> str:
         """Return the sentence for reports."""
         return (
             f"The total was measured, and in each of {self.rounds} rounds the table with the largest error so far, "
@@ -178,7 +178,7 @@ class ScalableMWEM(Mechanism):
                     source=coins,
                     adaptive=True,
                     cut_short=cut_short,
-                    statement=self.statement(),
+                    description=self.description(),
                 )
 
             return self._rounds(asked, layout, split, spent, drawing, coins, record, run.progress)

@@ -239,7 +239,7 @@ def provenance(
     source: EntropySource | None = None,
     adaptive: bool = False,
     cut_short: str | None = None,
-    statement: str | None = None,
+    description: str | None = None,
 ) -> Provenance:
     """Return the record of what a mechanism did.
 
@@ -265,7 +265,7 @@ def provenance(
         Whether what was measured depends on the noise of earlier measurements.
     cut_short
         Where the run ended before it was done, if it did.
-    statement
+    description
         What was measured and how the noise was chosen, as a sentence for reports.
     """
     from margrave import __version__
@@ -292,7 +292,7 @@ def provenance(
         ledger_entry=None if entry is None else entry.number,
         ledger_hash=None if entry is None else entry.hash,
         cut_short=cut_short,
-        statement=statement,
+        description=description,
     )
 
 

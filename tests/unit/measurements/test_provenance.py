@@ -255,3 +255,10 @@ def test_only_a_whole_record_is_taken(record):
     noisy = Measurements.from_marginals(Domain.fromdict({"age": 2}), [(("age",), [1.0, 2.0], 4.0)])
     with pytest.raises(MeasurementError, match=f"expected a Provenance, got a {type(record).__name__}"):
         noisy.with_provenance(record)
+
+
+@pytest.mark.parametrize("words", ["", 3])
+def test_what_was_measured_is_said_in_words(words):
+    with pytest.raises(MeasurementError, match="description must be a sentence that says what was measured, or None"):
+        replace(RECORD, description=words)
+    assert Provenance.from_dict(replace(RECORD, description="All.").to_dict()).description == "All."

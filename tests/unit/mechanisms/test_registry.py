@@ -42,10 +42,10 @@ def test_every_mechanism_says_what_it_is(name):
     assert issubclass(chosen, Mechanism)
     assert (chosen.name, chosen.__doc__ is not None) == (name, True)
     assert chosen.summary
-    assert chosen().statement().endswith(".")
+    assert chosen().description().endswith(".")
     noisy = chosen().measure(TABLE, WORKLOAD, BUDGET, contributions=1)
     assert (noisy.provenance.mechanism, noisy.provenance.rho) == (chosen.title, BUDGET.rho)
-    assert noisy.provenance.statement == chosen().statement()
+    assert noisy.provenance.description == chosen().description()
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

@@ -37,7 +37,7 @@ def _measured(record: Provenance) -> Rows:
     bounded = _BOUNDED.get(record.contributions_bounded, record.contributions_bounded)
     return [
         ("Mechanism", record.mechanism),
-        *([] if record.statement is None else [("What was measured", record.statement)]),
+        *([] if record.description is None else [("What was measured", record.description)]),
         ("Guarantee", f"zero-concentrated differential privacy, {with_fraction('ρ', record.rho)}"),
         ("Stated as", f"ε = {rounded_up(record.epsilon, 6)} at δ = {power_of_ten(record.delta)}"),
         ("Neighbours", record.neighbours),
