@@ -61,11 +61,25 @@ class Encoder:
 
     def settle(self, codes: CodeArray) -> CodeArray:
         """Return the codes of `classify` after the policies of the attribute; they are changed in place."""
-        if not codes.size or codes.min() >= 0:
+        if not codes.size:
             return codes
-        self._settle_outside(codes, codes == OUTSIDE)
-        self._settle_missing(codes, codes == MISSING)
+        if codes.max() >= self._attribute.declared:
+            raise self._no_such_code()
+        if codes.min() < 0:
+            outside, missing = codes == OUTSIDE, codes == MISSING
+            if not ((codes >= 0) | outside | missing).all():
+                raise self._no_such_code()
+            self._settle_outside(codes, outside)
+            self._settle_missing(codes, missing)
         return codes
+
+    def _no_such_code(self) -> DataError:
+        """Return the error that says that a kind of values does not do what it must; no count may depend on it."""
+        kind = type(self._attribute.values).__name__
+        return DataError(
+            f"the values of attribute {self._attribute.name!r} give codes that the attribute does not have; correct "
+            f"the class {kind}"
+        )
 
     def _settle_outside(self, codes: CodeArray, outside: NDArray[np.bool_]) -> None:
         """Do with the values outside the declared set what the attribute says."""

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from margrave.domain.values.numbers import MISSING, OUTSIDE, CodeArray, Numbers
+from margrave.errors import DataError
 
 _NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -62,10 +63,20 @@ class Texts:
         """Fill in the codes that the rule gives; it is asked once for each distinct text."""
         rest = np.flatnonzero(codes == OUTSIDE)
         encoded = values.take(pa.array(rest)).dictionary_encode()
-        found = [None if self._rule is None else self._rule(text) for text in encoded.dictionary.to_pylist()]
+        found = self._asked(encoded.dictionary.to_pylist())
         each = np.array([*(OUTSIDE if code is None else code for code in found), OUTSIDE], dtype=np.int32)
         codes[rest] = each[_numpy(encoded.indices.fill_null(-1))]
         return codes
+
+    def _asked(self, texts: list[str]) -> list[int | None]:
+        """Return what the rule says of each text."""
+        failure = ""
+        try:
+            return [None if self._rule is None else self._rule(text) for text in texts]
+        except Exception as error:
+            failure = type(error).__name__
+        # Raised here, the error has no context, in which a text of the table could travel along.
+        raise DataError(f"the rule that codes texts failed ({failure}); correct the class of the attribute's values")
 
 
 def read_texts(

@@ -260,6 +260,30 @@ def test_a_rule_sees_what_is_not_declared_and_nothing_is_read_as_a_number(new_ki
         counted(Data(pd.DataFrame({"surname": [1, 2]})), names)
 
 
+@pytest.mark.parametrize("code", [2, -1, -5])
+def test_a_kind_that_gives_codes_it_does_not_have_is_refused(code):
+    class Wrong(Initials):
+        text_rule = property(lambda self: lambda text: code if text == "Zuse" else 0)
+
+    domain = Domain([Attribute("surname", values=Wrong(["A–F", "G–Z"]), missing="unknown", other="elsewhere")])
+    text = "the values of attribute 'surname' give codes that the attribute does not have; correct the class Wrong"
+    with refused(text, DataError):
+        counted(Data(pd.DataFrame(PEOPLE)), domain)
+
+
+@pytest.mark.parametrize("error", [ValueError, DomainError])
+def test_a_rule_that_fails_tells_nothing_of_the_table(error):
+    class Failing(Initials):
+        def text_rule(self, text):
+            raise error(f"cannot place {text}")
+
+    domain = Domain([Attribute("surname", values=Failing(["A–Z"]))])
+    with refused(f"the rule that codes texts failed ({error.__name__})", DataError) as caught:
+        counted(Data(pd.DataFrame({"surname": ["Abel"]})), domain)
+    assert "Abel" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
 def test_a_new_kind_is_released_asked_and_reported(new_kinds, tmp_path):
     domain = Domain.from_json(CODEBOOK)
     workload = mg.Workload(domain, [("surname", "day")])
