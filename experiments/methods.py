@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
 
 from experiments import ExperimentError
 from experiments.published import published_tables
 from margrave.algebra.kernels import Floats
 from margrave.errors import suggestion
 from margrave.measurements import Measurements
+from margrave.methods import MaximumLikelihood, NonNegative, Truncated
+from margrave.methods import Method as Reconstruction
 from margrave.planning.plans import Plan, plan
 from margrave.privacy.budget import Budget
 from margrave.release.reconstruct import reconstruct
@@ -22,8 +22,8 @@ RESIDUAL_PLANNER, MWEM = "residual-planner", "mwem"
 PRIVATE_PGM = "private-pgm"
 OURS, PIPELINE, PAPER = "ours", "pipeline", "lnn-paper"
 PAPER_PLAN, OUR_PLAN = "paper", "ours"
-# Nothing but the defaults of `reconstruct`: what a user gets who knows nothing about weights.
-_OURS: Mapping[str, Any] = {"method": "lnn"}
+# Nothing but the defaults: what a user gets who knows nothing about weights.
+_OURS = NonNegative()
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Method:
         What figures and tables call it.
     colour
         Its colour in figures; all of them can be told apart by colour-blind people.
-    options
-        What `reconstruct` is told; nothing for the methods that have a function of their own.
+    reconstruction
+        How margrave makes the tables; None for the methods that have a function of their own.
     plan
         Which plan the measurements are made by (ResidualPlanner only).
     """
@@ -47,7 +47,7 @@ class Method:
     key: str
     label: str
     colour: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    reconstruction: Reconstruction | None = None
     plan: str = PAPER_PLAN
 
 
@@ -63,9 +63,9 @@ class Applied:
 def _experiment(base: str, *others: Method) -> dict[str, Method]:
     """Return the methods of an experiment, in the order of figures and tables."""
     methods = (
-        Method("mle", base, "#6B7280", {"method": "mle"}),
-        Method("trunc", "Trunc", "#CC79A7", {"method": "trunc"}),
-        Method("trunc+rescale", "Trunc+Rescale", "#E69F00", {"method": "trunc+rescale"}),
+        Method("mle", base, "#6B7280", MaximumLikelihood()),
+        Method("trunc", "Trunc", "#CC79A7", Truncated()),
+        Method("trunc+rescale", "Trunc+Rescale", "#E69F00", Truncated(rescale=True)),
         Method(PAPER, "GReM-LNN (paper)", "#56B4E9"),
         Method(OURS, "margrave", "#0072B2", _OURS),
     )
@@ -112,10 +112,12 @@ def apply_method(method: Method, measurements: Measurements, workload: Workload,
     """
     if method.key == PAPER:
         return Applied(published_tables(measurements, workload, steps=max_steps), max_steps)
-    options = dict(method.options)
-    if options["method"] == "lnn":
-        options |= {"strict": False, "max_steps": max_steps}
-    release = reconstruct(measurements, workload, **options)
+    reconstruction = method.reconstruction
+    if reconstruction is None:
+        raise ExperimentError(f"method {method.key!r} has a function of its own; call that")
+    if isinstance(reconstruction, NonNegative):
+        reconstruction = replace(reconstruction, strict=False, max_steps=max_steps)
+    release = reconstruct(measurements, workload, method=reconstruction)
     if release.solution is None:
         return Applied(release.marginals)
     return Applied(release.marginals, release.solution.steps, release.solution.gap)

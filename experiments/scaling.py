@@ -26,6 +26,7 @@ from margrave.data.table import CodedTable
 from margrave.domain import Domain
 from margrave.errors import MemoryLimitError
 from margrave.mechanisms.residual_planner import measure
+from margrave.methods import NonNegative
 from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
@@ -184,11 +185,7 @@ def _costs(size: Size) -> Iterator[tuple[str, Cost]]:
             reconstruct(
                 measurements,
                 workload,
-                method="lnn",
-                weights="paper",
-                max_steps=size.rounds,
-                tolerance=1e-12,
-                strict=False,
+                method=NonNegative(weights="paper", max_steps=size.rounds, tolerance=1e-12, strict=False),
             )
         )
     )

@@ -10,6 +10,7 @@ from margrave.domain import Attribute, Domain
 from margrave.measurements import Laplace, Measurements
 from margrave.mechanisms.residual_planner import measure
 from margrave.mechanisms.scalable_mwem import scalable_mwem
+from margrave.methods import NonNegative
 from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.release.reconstruct import reconstruct
@@ -51,8 +52,8 @@ def adaptive():
 
 
 def made(measurements, method="mle"):
-    options = {"strict": False, "max_steps": 300} if method == "lnn" else {}
-    return reconstruct(measurements, WORKLOAD, method=method, **options)
+    chosen = NonNegative(strict=False, max_steps=300) if method == "lnn" else method
+    return reconstruct(measurements, WORKLOAD, method=chosen)
 
 
 def same(before, after):

@@ -29,6 +29,18 @@ def test_a_kept_release_has_the_numbers_it_was_written_with(name):
                 np.testing.assert_allclose(found, np.array(expected[column], dtype=float), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_kept_release_has_the_name_of_its_method_and_says_that_its_options_are_not_recorded(name, tmp_path):
+    release = mg.load(FIRST / name)
+    assert isinstance(release.method, mg.methods.Unrecorded)
+    assert release.method.name == json.loads((FIRST / name / "manifest.json").read_text(encoding="utf-8"))["method"]
+    note = "options not recorded: the release was saved by margrave 0.1"
+    assert release.method.options_text() == note
+    # It can be saved again, and says the same then.
+    release.save(tmp_path / "again")
+    assert mg.load(tmp_path / "again").method == release.method
+
+
 @pytest.mark.parametrize("kind", ["planned", "mwem", "foreign", "laplace"])
 def test_kept_measurements_are_read_and_reconstruct(kind):
     noisy = mg.Measurements.load(FIRST / f"{kind}.npz")

@@ -8,6 +8,7 @@ from margrave.errors import MargraveError
 from margrave.workload import Workload
 
 if TYPE_CHECKING:
+    from margrave import methods
     from margrave.data.description import Data
     from margrave.data.table import CodedTable
     from margrave.measurements import Gaussian, Laplace, Measurements
@@ -42,6 +43,7 @@ __all__ = [
     "gaussian_marginals",
     "load",
     "measure",
+    "methods",
     "plan",
     "reconstruct",
     "residual_planner",
@@ -77,6 +79,8 @@ def __getattr__(name: str) -> object:
 
         globals()[name] = version("margrave")
         return globals()[name]
+    if name == "methods":
+        return import_module("margrave.methods")
     if name in _LATE:
         value = getattr(import_module(_LATE[name]), name)
         globals()[name] = value

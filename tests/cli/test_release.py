@@ -96,7 +96,7 @@ def test_a_job_file_does_the_same_and_options_override_it(survey):
     done = command("release", "--job", "job.toml", "--kway", 1, "--method", "mle", "--out", "second", folder=survey)
     assert done.returncode == 0
     second = mg.load(survey / "second")
-    assert (len(second.workload), second.method) == (4, "mle")
+    assert (len(second.workload), second.method.name) == (4, "mle")
 
 
 def test_the_text_of_a_query_is_in_the_ledger_and_is_published_only_if_asked_for(survey):

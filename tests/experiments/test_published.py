@@ -33,7 +33,7 @@ def test_at_the_end_of_the_solver_it_is_reconstruct_with_the_published_weights(m
     town, all_tables, three_tables = measured
     noisy = three_tables if few else all_tables
     cut = published_tables(noisy, town.workload, steps=5000)
-    solved = mg.reconstruct(noisy, town.workload, weights="paper", tolerance=1e-9)
+    solved = mg.reconstruct(noisy, town.workload, method=mg.methods.NonNegative(weights="paper", tolerance=1e-9))
     assert cut.min() == 0
     # A relative gap of 1e-9 leaves distances of about its root, times the distance to the measurements (about 300).
     np.testing.assert_allclose(cut, solved.marginals, atol=0.05)

@@ -56,8 +56,13 @@ def check(sizes, measured, order, turn, **options):
     given = mg.Domain.fromdict(sizes)
     moved = mg.Domain.fromdict({name: sizes[name] for name in names})
     turned = [(members, table[np.ix_(*(labels[name] for name in members))], own) for members, table, own in measured]
-    one = mg.reconstruct(mg.Measurements.from_marginals(given, measured), mg.Workload.all_kway(given, order), **options)
-    other = mg.reconstruct(mg.Measurements.from_marginals(moved, turned), mg.Workload.all_kway(moved, order), **options)
+    method = mg.methods.NonNegative(**options)
+    one, other = (
+        mg.reconstruct(
+            mg.Measurements.from_marginals(domain, tables), mg.Workload.all_kway(domain, order), method=method
+        )
+        for domain, tables in ((given, measured), (moved, turned))
+    )
     largest = max(float(one.table(*members).values.max()) for members in combinations(sizes, order))
     for members in combinations(sizes, order):
         expected = one.table(*members).values[np.ix_(*(labels[name] for name in members))]

@@ -15,6 +15,7 @@ from scipy.optimize import nnls
 
 import margrave as mg
 from margrave.errors import ReconstructionError
+from margrave.methods import NonNegative
 
 SIZES = {"a": 2, "b": 3, "c": 2}
 SHAPE = tuple(SIZES.values())
@@ -44,7 +45,9 @@ def brute_force(measured, eta):
 
 
 def solved(noisy, **options):
-    return mg.reconstruct(noisy, EVERYTHING, weights="paper", **TIGHT, **options).table(*SIZES).values
+    return (
+        mg.reconstruct(noisy, EVERYTHING, method=NonNegative(weights="paper", **TIGHT, **options)).table(*SIZES).values
+    )
 
 
 def test_two_measurements_of_the_total_count_alike():
@@ -53,7 +56,7 @@ def test_two_measurements_of_the_total_count_alike():
     noisy = mg.Measurements.from_residuals(domain, both)
     workload = mg.Workload(domain, [()])
     found = {
-        weights: float(mg.reconstruct(noisy, workload, weights=weights).table().values)
+        weights: float(mg.reconstruct(noisy, workload, method=NonNegative(weights=weights)).table().values)
         for weights in ("paper", "noise", 2.0)
     }
     # By inverse variance (2 + 8/100)/(1 + 1/100).
@@ -109,7 +112,8 @@ def test_marginals_that_overlap_and_repeat_against_brute_force(seed, tmp_path):
 
 def test_error_bars_stand_on_the_best_estimate_all_the_same():
     both = [((), 2.0, mg.Gaussian(1.0)), ((), 8.0, mg.Gaussian(100.0))]
-    release = mg.reconstruct(mg.Measurements.from_residuals(DOMAIN, both), mg.Workload(DOMAIN, [()]), weights="paper")
+    noisy, workload = mg.Measurements.from_residuals(DOMAIN, both), mg.Workload(DOMAIN, [()])
+    release = mg.reconstruct(noisy, workload, method=NonNegative(weights="paper"))
     row = release.table().to_arrow().to_pylist()[0]
     assert row["count"] == pytest.approx(5.0)
     assert row["estimate"] == pytest.approx(2.08 / 1.01)
@@ -125,5 +129,6 @@ def test_a_file_without_the_means_is_read_and_says_what_it_lacks(tmp_path):
     assert old.averages is None
     text = "weights 'paper' need the plain mean of repeated measurements of a residual, and these measurements do not"
     with pytest.raises(ReconstructionError, match=re.escape(text)):
-        mg.reconstruct(old, EVERYTHING, weights="paper")
-    assert mg.reconstruct(old, EVERYTHING, weights=2.0).table().values == pytest.approx(2.08 / 1.01, rel=0.2)
+        mg.reconstruct(old, EVERYTHING, method=NonNegative(weights="paper"))
+    release = mg.reconstruct(old, EVERYTHING, method=NonNegative(weights=2.0))
+    assert release.table().values == pytest.approx(2.08 / 1.01, rel=0.2)

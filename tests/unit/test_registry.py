@@ -12,9 +12,10 @@ from margrave.domain import Attribute, Domain
 from margrave.errors import StoreError
 from margrave.escaping import visible
 from margrave.measurements import Measurements
+from margrave.methods import names
 from margrave.privacy.entropy import InsecureSeededSource
 from margrave.privacy.noise import gaussian_sampler
-from margrave.release.reconstruct import METHODS, reconstruct
+from margrave.release.reconstruct import reconstruct
 from margrave.release.registry import registry_entry
 from margrave.workload import Workload
 
@@ -50,7 +51,7 @@ def entry_of(release, **options):
     return yaml.safe_load(registry_entry(release, **options))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", names())
 @pytest.mark.parametrize("source", [lambda: NOISY, foreign, adaptive], ids=["own", "foreign", "mwem"])
 def test_the_entry_has_the_form_of_the_registry(method, source):
     entry = entry_of(made(source(), method))

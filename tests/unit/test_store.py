@@ -20,7 +20,7 @@ from margrave.escaping import unguarded
 from margrave.measurements import Measurements
 from margrave.privacy.entropy import InsecureSeededSource
 from margrave.privacy.noise import gaussian_sampler
-from margrave.release.reconstruct import METHODS, reconstruct
+from margrave.release.reconstruct import reconstruct
 from margrave.release.rows import covered, kept_rows
 from margrave.release.store.loading import load
 from margrave.release.store.names import table_stems
@@ -38,7 +38,7 @@ def document(folder, name):
     return json.loads((folder / name).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", mg.methods.names())
 @pytest.mark.parametrize(
     "source", [lambda: NOISY, foreign, laplace, adaptive], ids=["own", "foreign", "laplace", "mwem"]
 )
@@ -59,7 +59,7 @@ def test_what_the_solver_reported_comes_back_but_not_where_it_stood(tmp_path):
     for name in ("status", "gap", "steps", "violation", "lift"):
         assert getattr(after.solution, name) == getattr(before.solution, name)
     with refused("the multipliers to start from have shape (0,)", ReconstructionError):
-        reconstruct(NOISY, WORKLOAD, method="lnn", start=after, weights="paper")
+        reconstruct(NOISY, WORKLOAD, method=mg.methods.NonNegative(weights="paper"), start=after)
 
 
 def test_a_loaded_release_can_be_saved_again(tmp_path):

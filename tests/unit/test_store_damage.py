@@ -198,7 +198,7 @@ def test_a_folder_that_is_none(folder, tmp_path):
         (b'{"margrave": "domain"}', "holds 'domain', not a release; give the folder of a release"),
         (b'{"margrave": "release"}', "has schema None; a version is a whole number from 1"),
         (b'{"margrave": "release", "schema": true}', "has schema True; a version is a whole number from 1"),
-        (b'{"margrave": "release", "schema": 2}', "has schema 2, this margrave reads up to 1; upgrade it"),
+        (b'{"margrave": "release", "schema": 3}', "has schema 3, this margrave reads up to 2; upgrade it"),
         (b'{"margrave": "release", "schema": 1}', "is damaged (its checksum is wrong); margrave reconstruct "),
         (b"\xff", "is damaged: not UTF-8 at byte 0; margrave reconstruct "),
         (b'{"a": 1, "a": 2}', "key 'a' stands twice"),
@@ -256,8 +256,36 @@ def put(*path):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (put("method", "magic"), "was made by 'magic', this margrave knows mle, lnn, trunc, trunc+rescale; upgrade it"),
-        (put("method", 3), "is damaged (an entry is no text)"),
+        (
+            put("method", "name", "magic"),
+            "was made by the method 'magic', this margrave knows lnn, mle, trunc, tr",
+        ),
+        (put("method", "name", 3), "is damaged (an entry is no text)"),
+        (put("method", "lnn"), "is damaged (an entry is no JSON object)"),
+        (
+            put("method", "options", []),
+            "not record a method (the options of the method 'lnn' are not",
+        ),
+        (
+            put("method", "options", "eta", -1),
+            "not record a method (eta is -1; give a positive number",
+        ),
+        (
+            put("method", "options", "speed", 1),
+            "not record a method (NonNegative has no option 'speed'",
+        ),
+        (
+            put("method", "note", "x" * 1001),
+            "not record a method (the note of the method 'lnn' is not a text of at",
+        ),
+        (
+            put("method", "more", 1),
+            "not record a method (a method is recorded by its name, its options",
+        ),
+        (
+            put("method", {"name": "trunc", "options": {"rescale": True}}),
+            "the method 'trunc' are those of 'trunc+r",
+        ),
         (put("more", 3), "is damaged (its keys are not margrave, schema"),
         (put("files", []), "is damaged (an entry is no JSON object)"),
         (put("tables", {}), "is damaged (an entry is no JSON list)"),

@@ -194,9 +194,10 @@ class Job:
 
     def plan(self, workload: Workload) -> Plan:
         """Make the plan; by default for the method that will be used."""
+        from margrave.methods import DEFAULT, find
         from margrave.planning.plans import plan
 
-        usual = "nonnegative" if (self.method or "lnn") == "lnn" else "total_variance"
+        usual = find(self.method or DEFAULT).objective
         contributions = self.need("contributions")
         return plan(workload, self.budget(), contributions=contributions, objective=self.objective or usual)
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from margrave.methods import names
+
 _DATA, _TABLES, _BUDGET, _OUTPUT = "The private table", "The tables wanted", "The budget", "What is written"
 
 JobFile = Annotated[Path | None, typer.Option("--job", help="A TOML file with options; those given here override it.")]
@@ -120,7 +122,7 @@ Objective = Annotated[
 ]
 Method = Annotated[
     str | None,
-    typer.Option("--method", help="lnn (the default), mle, trunc or trunc+rescale.", rich_help_panel=_OUTPUT),
+    typer.Option("--method", help=f"One of {', '.join(names())}; the first by default.", rich_help_panel=_OUTPUT),
 ]
 
 Out = Annotated[str | None, typer.Option("--out", help="The folder to write.", rich_help_panel=_OUTPUT)]

@@ -14,6 +14,7 @@ from margrave.errors import JobError
 
 if TYPE_CHECKING:
     from margrave.measurements import Measurements, Provenance
+    from margrave.methods import Method
     from margrave.release.release import Release
     from margrave.workload import Workload
 
@@ -35,7 +36,7 @@ class Wish:
     """
 
     folder: Path
-    method: str
+    method: Method
     overwrite: bool
     csv: bool
     report: bool
@@ -44,10 +45,10 @@ class Wish:
     @classmethod
     def of(cls, job: Job) -> Wish:
         """Return the wish of a job."""
-        from margrave.release.reconstruct import require_method
+        from margrave.methods import DEFAULT, find
 
-        method = job.method or "lnn"
-        require_method(method)
+        # After the budget is spent there is always a release, and it says how near to the best it is.
+        method = find(job.method or DEFAULT).lenient()
         report = job.report is None or job.report
         try:
             folder = Path(job.need("out")).resolve()
@@ -65,7 +66,6 @@ class Wish:
         beside
             Bytes of measurements that are still to be made, and held while tables are made from them.
         """
-        from margrave.release.reconstruct import require_memory
         from margrave.release.store.documents import require_text
         from margrave.release.store.saving import require_target
 
@@ -76,11 +76,11 @@ class Wish:
             from margrave.release.report.charts import require_packages
 
             require_packages()
-        require_memory(workload, self.method, beside=beside)
+        self.method.require_memory(workload, beside=beside)
 
     def options(self) -> list[str]:
         """Return the words of the command line that ask for the same publication again."""
-        words = ["--method", self.method, "--out", os.path.relpath(self.folder)]
+        words = ["--method", self.method.name, "--out", os.path.relpath(self.folder)]
         words += ["--overwrite"] if self.overwrite else []
         words += ["--csv"] if self.csv else []
         words += [] if self.report else ["--no-report"]
@@ -111,7 +111,7 @@ class Wish:
             "folder": os.path.relpath(self.folder),
             "report": os.path.relpath(self.folder / _REPORT) if self.report else None,
             "tables": len(release.workload),
-            "method": release.method,
+            "method": release.method.name,
             "rho": None if record is None else float(record.rho),
             "epsilon": None if record is None else record.epsilon,
             "delta": None if record is None else record.delta,
@@ -147,12 +147,8 @@ def publish(noisy: Measurements, workload: Workload, wish: Wish, begin: Callable
     from margrave.release.reconstruct import reconstruct
     from margrave.release.store.saving import save
 
-    options = {}
-    if wish.method == "lnn":
-        tick = begin("reconstructing")
-        # Not strict: after the budget is spent there is always a release, and it says how near to the best it is.
-        options = {"strict": False, "progress": lambda steps, gap: tick(steps, None)}
-    released = reconstruct(noisy, workload, method=wish.method, **options)  # type: ignore[arg-type]
+    tick = begin("reconstructing")
+    released = reconstruct(noisy, workload, method=wish.method, progress=lambda steps, gap: tick(steps, None))
     documents = {}
     if wish.report:
         from margrave.release.report.page import report

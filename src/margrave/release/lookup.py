@@ -15,12 +15,11 @@ from margrave.algebra.layout import Layout
 from margrave.domain import Domain
 from margrave.errors import DomainError, ReleaseError
 from margrave.measurements.entries import spoken
+from margrave.methods.method import Method
 from margrave.reconstruction.losses import Estimates
 from margrave.release.uncertainty import Mask, query_covariance, unmeasured
 from margrave.workload import Workload
 
-# The methods whose tables agree with each other: any of them may answer for a table that it contains.
-CONSISTENT = ("mle", "lnn")
 _MOST_NAMED = 3
 
 
@@ -43,7 +42,7 @@ class Lookup:
     """
 
     workload: Workload
-    method: str
+    method: Method
     estimates: Estimates
     marginals: Floats
     adaptive: bool
@@ -73,7 +72,7 @@ class Lookup:
         """Return the counts of a table by the method, axes in domain order; a view of the buffer where there is one."""
         layout = self.estimates.layout
         positions = layout.sets[place]
-        if self.method in CONSISTENT or positions in self._wanted:
+        if self.method.agree or positions in self._wanted:
             return layout.view(self.marginals, place)
         inside = set(positions)
         source = next(members for members in self.workload.positions if inside <= set(members))

@@ -25,13 +25,6 @@ _HEAD = """# Draft of an entry for the Differential Privacy Deployments Registry
 # https://github.com/opendp/deployments-registry-data (its README says how).
 """
 _PLAIN_DATE = "1900-01-01"
-_METHODS = {
-    "lnn": "GReM-LNN: tables found from the measurements so that no count is negative, all agree in every sum, and "
-    "what is mere noise is smoothed.",
-    "mle": "GReM-MLE: the unbiased maximum-likelihood tables, which may have negative counts.",
-    "trunc": "Maximum-likelihood tables with negative counts set to zero, table by table.",
-    "trunc+rescale": "Maximum-likelihood tables with negative counts set to zero and scaled to the estimated total.",
-}
 
 
 def registry_entry(
@@ -169,7 +162,7 @@ def _implementation(release: Release) -> Entry:
         "preprocessing_and_hyperparameter_tuning": " ".join(text for text in said if text),
         "mechanisms": _mechanisms(provenance),
         "composition": _composition(provenance),
-        "post_processing": f"{_METHODS.get(release.method, release.method)} Standard errors follow from the noise in "
+        "post_processing": f"{release.method.words.registry} Standard errors follow from the noise in "
         "closed form. Everything is made from the noisy measurements alone, and costs no privacy.",
         "justification": "TODO: why this budget, these tables and these bounds were chosen",
         "utility": "Each cell of the unbiased estimate has a standard error and, where the noise is Gaussian, a 95 % "

@@ -11,17 +11,16 @@ import numpy as np
 
 from margrave.algebra.kernels import Floats
 from margrave.measurements import Measurements, Provenance
+from margrave.methods.method import Method
 from margrave.reconstruction.losses import Estimates
 from margrave.reconstruction.nonnegative import Solution
 from margrave.release.interval import LEVEL, checked_level
-from margrave.release.lookup import CONSISTENT, Lookup
+from margrave.release.lookup import Lookup
 from margrave.release.query import Query, Where, answer, answer_share, read_query
 from margrave.release.share import Share
 from margrave.release.store import saving
 from margrave.release.table import Table
 from margrave.workload import Workload
-
-__all__ = ["CONSISTENT", "Release"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,14 +32,15 @@ class Release:
     workload
         Which tables were asked for.
     method
-        How they were made: "mle", "lnn", "trunc" or "trunc+rescale".
+        How they were made, an object of `margrave.methods` with its options; ``release.method.name`` is "lnn", "mle",
+        "trunc" or "trunc+rescale". A release saved by version 0.1 recorded the name alone (`methods.Unrecorded`).
     estimates
         The estimated residuals with their precisions.
     marginals
-        Shape (estimates.layout.cells,), read-only; the tables of the workload's closure in one buffer. For the
-        truncation methods only those of the workload itself are answers.
+        Shape (estimates.layout.cells,), read-only; the tables of the workload's closure in one buffer. Where tables do
+        not agree (``method.agree``) only those of the workload itself are answers.
     solution
-        What the non-negative solver reported; None for the other methods.
+        What the non-negative solver reported; None for other methods.
     provenance
         How the measurements were made, and whether their noise was private; None for numbers from elsewhere.
     measurements
@@ -48,7 +48,7 @@ class Release:
     """
 
     workload: Workload
-    method: str
+    method: Method
     estimates: Estimates
     marginals: Floats
     solution: Solution | None = None
@@ -63,9 +63,9 @@ class Release:
     def table(self, *names: str, level: float = LEVEL) -> Table:
         """Return the table over these attributes, axes in the order given; the total for no names.
 
-        Any subset of a table of the workload can be asked for. By the methods "mle" and "lnn" all tables agree, so
-        that it does not matter where it is taken from; by the truncation methods they do not, and a table that is not
-        in the workload is summed from the first table of the workload, in canonical order, that contains it.
+        Any subset of a table of the workload can be asked for. By the methods "mle" and "lnn" all tables agree, so it
+        does not matter where it is taken from. By the truncation methods they do not agree, and a table that is not in
+        the workload is summed from the first table of the workload, in canonical order, that contains it.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ class Release:
 
     def __repr__(self) -> str:
         noun = "table" if len(self.workload) == 1 else "tables"
-        return f"Release({len(self.workload):,} {noun} by {self.method!r})"
+        return f"Release({len(self.workload):,} {noun} by {self.method.name!r})"
 
     @cached_property
     def _lookup(self) -> Lookup:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 import margrave as mg
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
+from margrave.methods.truncated import truncate_and_rescale
 from margrave.reconstruction.automatic import TOLERANCE, automatic, shrunk_total
 from margrave.reconstruction.losses import Estimates
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
-from margrave.reconstruction.truncation import truncate_and_rescale
 from tests.planner import count_tables, planned_variances, zcdp_of
 from tests.strategies import families, seeds
 

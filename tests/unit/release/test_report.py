@@ -207,7 +207,7 @@ def test_the_record_has_words_and_decimals_first(read):
         "Guarantee zero-concentrated differential privacy, ρ ≈ 0.333333 (exactly 1/3)",
         "Stated as ε = 5.23456 at δ = 10⁻⁹",
         "Rows of a person at most 1, enforced before counting",
-        "Solver solved to the tolerance asked for Its proof within",
+        "Solver solved to the tolerance asked for Certificate within",
     ):
         assert row in text, row
     assert "Guarantee zero-concentrated differential privacy, ρ = 0.125 Stated" in read.text

@@ -38,7 +38,7 @@ def released(method="lnn", *, rho=RHO, workload=WORKLOAD, adaptive=False):
 
 
 def tables_of(release, order):
-    closure = release.workload.closure if release.method in ("mle", "lnn") else release.workload.sets
+    closure = release.workload.closure if release.method.name in ("mle", "lnn") else release.workload.sets
     return [release.table(*names) for names in closure if len(names) == order]
 
 

@@ -25,7 +25,7 @@ from margrave.algebra.layout import Layout
 from margrave.algebra.streaming import stream_marginals
 from margrave.reconstruction.linear import determined
 from margrave.release.interval import LEVEL, quantile
-from margrave.release.release import CONSISTENT, Release
+from margrave.release.release import Release
 from margrave.release.uncertainty import cell_variance
 
 # Half the width of an interval, in standard errors.
@@ -171,7 +171,7 @@ def _compare(release: Release) -> _Comparison:
     for table, (_, unbiased) in enumerate(stream_marginals(layout, inner, outer)):
         below = unbiased[unbiased < 0]
         released = layout.view(release.marginals, table)
-        distance = math.nan if release.method == "mle" else float(np.abs(released - unbiased).sum())
+        distance = math.nan if release.method.unbiased else float(np.abs(released - unbiased).sum())
         rows.append((unbiased.size, below.size, float(below.sum()), distance))
     cells, negative, negative_sum, distance_sum = np.array(rows, dtype=np.float64).T
     return _Comparison(cells, negative, negative_sum, distance_sum, np.zeros(len(rows), dtype=np.bool_))
@@ -180,7 +180,7 @@ def _compare(release: Release) -> _Comparison:
 def _answered(release: Release) -> NDArray[np.bool_]:
     """Tell which tables of the closure the release answers for: where tables disagree, those of the workload alone."""
     layout = release.estimates.layout
-    answered = np.full(len(layout.sets), release.method in CONSISTENT)
+    answered = np.full(len(layout.sets), release.method.agree)
     answered[[layout.places[members] for members in release.workload.positions]] = True
     return answered
 

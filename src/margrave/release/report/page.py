@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from margrave.atomic_file import replacing
 from margrave.errors import ReleaseError
 from margrave.escaping import JOINERS, visible
-from margrave.release.release import CONSISTENT, Release
+from margrave.release.release import Release
 from margrave.release.report import charts, guarantee, statements
 from margrave.release.report.embedding import Embedding, as_script, embed
 from margrave.release.report.findings import Findings, OrderFindings, find
@@ -139,18 +139,18 @@ def _content(release: Release, title: str, findings: Findings, embedding: Embedd
 
 def _script_parts(release: Release) -> dict[str, object]:
     """Return what the script needs beside the tables."""
-    (product, single), estimates = statements.PRODUCTS[release.method], statements.estimates(release)
-    agree = "" if release.method in CONSISTENT else " They were truncated by themselves and need not be the sums."
+    words, estimates = release.method.words, statements.estimates(release)
+    agree = "" if release.method.agree else " Each table was made by itself, and they need not be the sums."
     return {
         "charts": {"heatMap": charts.heat_map(), "errorBars": charts.error_bars()},
-        "twoProducts": release.method != "mle",
+        "twoProducts": not release.method.unbiased,
         "words": {
-            "count": product,
+            "count": words.counts,
             "estimate": estimates,
             "key": {
                 "from": "bar: 95 % interval, not cut at zero",
                 "estimate": f"dot: {estimates.removesuffix('s')}",
-                "count": f"diamond: {single}",
+                "count": f"diamond: {words.count}",
             },
             "totals": f"The row and column “all” are tables of their own, each with its own interval.{agree}",
         },
@@ -177,14 +177,13 @@ def _first_table(release: Release, embedding: Embedding) -> dict[str, object] | 
         return None
     names = release.workload.domain.names(embedding.first)
     table = release.table(*names)
-    product = statements.PRODUCTS[release.method][0]
     interval = table.ci_low is not None
     return {
         "row_name": names[0],
         "column_name": names[1] if len(names) > 1 else "",
         "column_labels": table.categories[1][:_MOST_COLUMNS] if len(names) > 1 else ("all",),
         "rows": _lines(table),
-        "product": product,
+        "product": release.method.words.counts,
         "estimates": statements.estimates(release),
         "intervals": interval,
         "note": table.note,
@@ -194,7 +193,7 @@ def _first_table(release: Release, embedding: Embedding) -> dict[str, object] | 
 
 def _reading(release: Release, interval: bool) -> str:
     """Return how to read the numbers of the table."""
-    product = statements.PRODUCTS[release.method][1]
+    product = release.method.words.count
     truth = covered(release.workload.domain, release.provenance)
     if not interval:
         return f"The number in a cell is the {product}, rounded to a whole number."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from margrave.measurements import Provenance
 from margrave.release.release import Release
-from margrave.release.report.statements import PRODUCTS, tables_spoken
+from margrave.release.report.statements import tables_spoken
 from margrave.release.report.wording import counted, power_of_ten, power_of_ten_above, rounded_up, with_fraction
 from margrave.release.rows import of_result
 
@@ -19,7 +19,8 @@ def record_rows(release: Release) -> Rows:
     cells = counted(release.workload.cells, "cell")
     rows = [
         ("Tables", f"{tables_spoken(release)}; {cells} in all"),
-        ("Counts", f"{PRODUCTS[release.method][0]} ({release.method})"),
+        ("Counts", f"{release.method.words.counts} ({release.method.name})"),
+        ("Options of the method", release.method.options_text()),
     ]
     if release.provenance is not None:
         rows += _measured(release.provenance)
@@ -27,7 +28,7 @@ def record_rows(release: Release) -> Rows:
         rows.append(("Solver", release.solution.status.value))
         near = power_of_ten_above(release.solution.gap)
         rows.append(
-            ("Its proof", f"within {near} of the best fit, in proportion, after {release.solution.steps:,} rounds")
+            ("Certificate", f"within {near} of the best fit, in proportion, after {release.solution.steps:,} rounds")
         )
     return rows
 

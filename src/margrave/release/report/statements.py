@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from margrave.release.release import CONSISTENT, Release
+from margrave.release.release import Release
 from margrave.release.report.findings import Findings
 from margrave.release.report.wording import (
     counted,
@@ -23,13 +23,6 @@ from margrave.release.report.wording import (
 )
 from margrave.release.rows import covered, kept_rows
 
-# What a method is called in the middle of a sentence: its tables, and one number of them.
-PRODUCTS = {
-    "lnn": ("non-negative counts", "non-negative count"),
-    "mle": ("unbiased estimates", "unbiased estimate"),
-    "trunc": ("truncated counts", "truncated count"),
-    "trunc+rescale": ("truncated and rescaled counts", "truncated and rescaled count"),
-}
 _ONLY_ERROR = "The noise is the only error that the release adds"
 # Shares of the budget below it come from rounding the noise up, and need no words.
 _REMAINDER = 0.0005
@@ -50,7 +43,7 @@ def estimates(release: Release) -> str:
 def lede(release: Release) -> str:
     """Return the first sentence of the page."""
     tables = counted(len(release.workload), "table")
-    agree = ", all in agreement with each other" if release.method in CONSISTENT and len(release.workload) > 1 else ""
+    agree = ", all in agreement with each other" if release.method.agree and len(release.workload) > 1 else ""
     if release.provenance is None:
         return f"{tables} of counts{agree}, made from noisy numbers of unknown origin."
     if not release.provenance.private:
@@ -81,23 +74,9 @@ def tables_spoken(release: Release) -> str:
 def products(release: Release, findings: Findings) -> list[str]:
     """Return which two numbers stand in a cell, and what each is good for."""
     unbiased = _unbiased(release, findings)
-    said = {
-        "mle": [unbiased],
-        "lnn": [
-            "There are two numbers for each cell. " + unbiased,
-            "The non-negative count is found from the same noisy measurements so that all tables agree with each "
-            "other, no cell is below zero, and what is mere noise is smoothed. It is nearer to the truth on the whole, "
-            "but it is not unbiased, and the interval is not its own.",
-        ],
-    }.get(
-        release.method,
-        [
-            "There are two numbers for each cell. " + unbiased,
-            "The truncated count is the same with zero in place of what is below zero"
-            + (", each table then scaled to the estimated total" if release.method == "trunc+rescale" else "")
-            + ". Tables truncated one by one do not agree with each other.",
-        ],
-    )
+    said = [unbiased]
+    if not release.method.unbiased:
+        said = ["There are two numbers for each cell. " + unbiased, release.method.words.report]
     kept = kept_rows(release.workload.domain, release.provenance)
     return [*said, *([kept] if kept else []), *_missing(release, findings)]
 
@@ -196,12 +175,10 @@ def below_zero(release: Release, findings: Findings) -> list[str]:
         f"{percent(last.negative or 0)} are below zero. No true count is; but simply to cut them off would make sums "
         "too high."
     ]
-    if release.method == "mle":
+    if release.method.unbiased:
         return [*said, "This release keeps them: its counts are the unbiased estimates themselves."]
-    moved = (
-        f"In the published counts no cell is below zero. That moves a cell of these tables by "
-        f"{short(last.distance or 0)} {noun(release)} on average"
-    )
+    cause = "In the published counts no cell is below zero. That" if release.method.nonnegative else "The method"
+    moved = f"{cause} moves a cell of these tables by {short(last.distance or 0)} {noun(release)} on average"
     said.append(moved + (f"; the noise itself moves it by {short(last.noise)}." if last.noise is not None else "."))
     if findings.unbiased_total is not None:
         said.append(
@@ -237,15 +214,15 @@ def citation(title: str, release: Release) -> str:
 
 def reuse(release: Release) -> list[str]:
     """Return advice to those who use the numbers."""
-    product = PRODUCTS[release.method][0]
     said = [
         "When you quote a number, say that it comes from a release with noise, and give its interval if it has one.",
         "For sums, averages and models use the unbiased estimates. The margins of single cells do not add up to the "
         "margin of their sum: take the table of just the attributes you need, which holds the sum with a margin of its "
         "own.",
     ]
-    if release.method != "mle":
-        said.append(f"For maps, lists and displays, where a count below zero would be absurd, use the {product}.")
+    if release.method.nonnegative:
+        counts = release.method.words.counts
+        said.append(f"For maps, lists and displays, where a count below zero would be absurd, use the {counts}.")
     return [
         *said,
         "Nothing you do with these tables can weaken the guarantee, nor does using them again cost any privacy.",

@@ -20,13 +20,13 @@ from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import thread_count
 from margrave.domain import Domain
-from margrave.errors import DamageError, MargraveError, StoreError
+from margrave.errors import DamageError, MargraveError, ReconstructionError, StoreError
 from margrave.measurements import Measurements
 from margrave.measurements.archive import read_archive
 from margrave.memory import require_memory
+from margrave.methods import Method, names, read
 from margrave.reconstruction.losses import estimate_residuals
 from margrave.reconstruction.nonnegative import Solution, Status
-from margrave.release.reconstruct import METHODS
 from margrave.release.release import Release
 from margrave.release.store import paperwork
 from margrave.release.store.damage import UNREADABLE, damage, remedied
@@ -72,9 +72,7 @@ def load(folder: str | os.PathLike[str], *, strict: bool = False, progress: Prog
 
 def _load(root: Path, manifest: Manifest, *, strict: bool, progress: Progress | None) -> Release:
     """Return the release that a folder holds by its manifest."""
-    if manifest.method not in METHODS:
-        known = ", ".join(METHODS)
-        raise StoreError(f"{root} was made by {manifest.method!r}, this margrave knows {known}; upgrade it")
+    method = _method(root, manifest)
     for name, fault in listing_faults(root, manifest):
         if strict or manifest.needs(name):
             raise fault
@@ -89,16 +87,27 @@ def _load(root: Path, manifest: Manifest, *, strict: bool, progress: Progress | 
     privacy = read_document(root / "privacy.json", _MOST_PRIVACY_BYTES)
     paperwork.check_privacy(privacy, measurements.provenance, str(root / "privacy.json"))
     marginals = _subtables(root, layout, workload)
-    _fill_tables(root, manifest, layout, workload, marginals, progress)
+    _fill_tables(root, manifest, layout, workload, marginals, negative=not method.nonnegative, progress=progress)
     return Release(
         workload,
-        manifest.method,
+        method,
         estimate_residuals(measurements, layout),
         marginals,
         solution=_solution(root, manifest, marginals),
         provenance=measurements.provenance,
         measurements=measurements,
     )
+
+
+def _method(root: Path, manifest: Manifest) -> Method:
+    """Return the method that the manifest records."""
+    if manifest.method["name"] not in names():
+        made, known = manifest.method["name"], ", ".join(names())
+        raise StoreError(f"{root} was made by the method {made!r}, this margrave knows {known}; upgrade it")
+    try:
+        return read(manifest.method)
+    except ReconstructionError as error:
+        raise damage(f"{root} is damaged: its manifest does not record a method ({error})") from error
 
 
 def _workload(root: Path, manifest: Manifest) -> Workload:
@@ -149,10 +158,16 @@ def _subtables(root: Path, layout: Layout, workload: Workload) -> Floats:
 
 
 def _fill_tables(
-    root: Path, manifest: Manifest, layout: Layout, workload: Workload, marginals: Floats, progress: Progress | None
+    root: Path,
+    manifest: Manifest,
+    layout: Layout,
+    workload: Workload,
+    marginals: Floats,
+    *,
+    negative: bool,
+    progress: Progress | None,
 ) -> None:
     """Check and read the tables of the workload, some at a time, into the buffer of the closure."""
-    negative = manifest.method == "mle"
 
     def read(number: int) -> None:
         entry = manifest.tables[number]

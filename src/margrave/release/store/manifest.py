@@ -26,7 +26,9 @@ MANIFEST, MEASUREMENTS, TABLES = "manifest.json", "measurements.npz", "tables"
 _NEEDED = ("domain.json", MANIFEST, MEASUREMENTS, "privacy.json", "subtables.npz")
 # and with these they are all that no document of the caller may be called.
 OWN_FILES = ("README.md", "csvw-metadata.json", *_NEEDED)
-KIND, SCHEMA = "release", 1
+# Schema 1 recorded the name of the method alone, schema 2 records the method whole.
+KIND, SCHEMA = "release", 2
+_NAME_ALONE = "options not recorded: the release was saved by margrave 0.1"
 # The manifest of a million tables has less; a larger one is not read into memory.
 _MOST_BYTES = 2**29
 _KEYS = ("margrave", "schema", "version", "created", "method", "solution", "tables", "files", "checksum")
@@ -79,7 +81,7 @@ class Manifest:
     created
         When, in UTC.
     method
-        How the tables were made.
+        How the tables were made, in the dictionary form of a method.
     solution
         What the non-negative solver reported, as plain values; None for the other methods.
     tables
@@ -90,7 +92,7 @@ class Manifest:
 
     version: str
     created: str
-    method: str
+    method: Mapping[str, Any]
     solution: Mapping[str, Any] | None
     tables: tuple[TableEntry, ...]
     files: Mapping[str, FileEntry]
@@ -161,11 +163,20 @@ def _parsed(document: Mapping[str, Any]) -> Manifest:
     return Manifest(
         version=_text(document["version"]),
         created=_text(document["created"]),
-        method=_text(document["method"]),
+        method=_method(document),
         solution=None if solution is None else _mapping(solution),
         tables=tables,
         files=files,
     )
+
+
+def _method(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the dictionary form of the method; its options are for `margrave.methods` to read."""
+    if document["schema"] == 1:
+        return {"name": _text(document["method"]), "options": {}, "note": _NAME_ALONE}
+    method = _mapping(document["method"])
+    _text(method["name"])
+    return method
 
 
 def _table(entry: object) -> TableEntry:

@@ -10,18 +10,12 @@ from collections.abc import Iterable, Sequence
 from margrave.domain import Domain
 from margrave.escaping import guarded, markdown, markdown_paragraphs
 from margrave.measurements import Provenance
+from margrave.methods.method import Method
 from margrave.release.rows import covered, kept_rows
 from margrave.release.store.manifest import TableEntry
 
 _MOST_SHOWN = 20
 _HEADING, _DESCRIPTION = "Cross-tabulations", "Cross-tabulations with noise that protects the people in them."
-_METHODS = {
-    "lnn": "non-negative counts that agree with each other in every sum",
-    "mle": "the unbiased estimate itself, which may be negative",
-    "trunc": "the unbiased estimate with negative counts set to zero; tables do not agree with each other",
-    "trunc+rescale": "the unbiased estimate with negative counts set to zero, scaled to the estimated total; "
-    "tables do not agree with each other",
-}
 _DOCUMENTS = {
     "report.html": "what was released, how private and how exact it is, with tables to look at; opens in any browser",
     "registry.yaml": "a draft entry for the registry of deployments of differential privacy",
@@ -85,7 +79,7 @@ Non-Negativity* (arXiv:2410.01091).
 def readme(
     domain: Domain,
     tables: Sequence[TableEntry],
-    method: str,
+    method: Method,
     provenance: Provenance | None,
     *,
     privacy: str,
@@ -123,12 +117,12 @@ def readme(
         description=markdown_paragraphs(domain.description) or _DESCRIPTION,
         privacy=markdown(privacy),
         files="\n".join([*_listed(documents), *_tables(tables, _is_guarded(domain))]),
-        count=_METHODS.get(method, f"by the method {markdown(method)}"),
+        count=method.words.column,
         covered=what,
         interval=f"{kept}\n\n{interval}" if kept else interval,
         first=tables[0].file,
         date=date,
-        method=method,
+        method=method.name,
     )
 
 

@@ -21,6 +21,7 @@ from margrave.algebra.threads import thread_count
 from margrave.errors import StoreError
 from margrave.measurements import Measurements, Provenance
 from margrave.measurements.archive import write_archive
+from margrave.methods.method import Method
 from margrave.reconstruction.losses import Estimates
 from margrave.reconstruction.nonnegative import Solution
 from margrave.release.store import paperwork
@@ -68,7 +69,7 @@ class Saveable(Protocol):
         ...
 
     @property
-    def method(self) -> str:
+    def method(self) -> Method:
         """How they were made."""
         ...
 
@@ -153,7 +154,7 @@ def save(
         manifest = Manifest(
             version=_version(),
             created=created,
-            method=release.method,
+            method=release.method.to_dict(),
             solution=_reported(release.solution),
             tables=tables,
             files=files,
@@ -258,7 +259,7 @@ def _write_tables(
 ) -> dict[str, FileEntry]:
     """Write all tables of the workload, some at a time, and return the entries of their files."""
     private = None if release.provenance is None else release.provenance.private
-    note = {"margrave": "table", "method": release.method, "private": private}
+    note = {"margrave": "table", "method": release.method.name, "private": private}
 
     def write(entry: TableEntry) -> dict[str, FileEntry]:
         table = release.table(*entry.attributes).to_arrow()

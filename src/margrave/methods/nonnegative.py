@@ -1,0 +1,340 @@
+"""GReM-LNN: the tables without negative cells that agree with each other and are nearest to the measurements.
+
+The object checks its options and turns names of attributes into places of the layout; ``reconstruction.nonnegative`` is
+the solver, and ``reconstruction.prior`` the rule behind weights "auto".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, ClassVar, Self, TypeGuard
+
+import numpy as np
+
+from margrave.errors import ConvergenceError, ReconstructionError, suggestion
+from margrave.methods.method import Made, Method, Request, UnrecordableError, Words, offered
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
+    from margrave.algebra.layout import Layout
+    from margrave.domain import Domain
+    from margrave.reconstruction.automatic import Choice
+    from margrave.reconstruction.losses import Estimates
+
+Names = tuple[str, ...]
+Pairs = tuple[tuple[Names, float], ...]
+Weights = str | float | Mapping[Iterable[str], float] | Pairs | Callable[[Names], float]
+
+_SCHEMES = ("auto", "paper", "noise")
+_TOLERANCE = 1e-4
+# A recorded method with more sets than this was not written by margrave.
+_MOST_SETS = 1_000_000
+_WORDS = Words(
+    counts="non-negative counts",
+    count="non-negative count",
+    column="non-negative counts that agree with each other in every sum",
+    report="The non-negative count is found from the same noisy measurements so that all tables agree with each other, "
+    "no cell is below zero, and what is mere noise is smoothed. It is nearer to the truth on the whole, but it is not "
+    "unbiased, and the interval is not its own.",
+    registry="GReM-LNN: tables found from the measurements so that no count is negative, all agree in every sum, and "
+    "what is mere noise is smoothed.",
+)
+
+
+def _parse_weights(text: str) -> str | float:
+    """Return weights from a word of the command line: a scheme or a number."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _parse_set(text: str) -> Names:
+    """Return a set of names from a word of the command line: names with commas between them, nothing for the total."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+@dataclass(frozen=True)
+class NonNegative(Method):
+    """Non-negative tables that agree with each other, nearest to the measurements ("lnn", the default method).
+
+    Attributes
+    ----------
+    weights
+        How strongly each residual τ is held to its estimate.
+
+        - "auto" (the default): residuals are first moved towards what the smaller tables predict, by as much as their
+          noise asks for, and the total is held (docs/weights.md).
+        - "paper": k_τ 2^(−|τ|), with k_τ the number of its measurements. This is the published method. It takes the
+          plain mean of several measurements as the estimate, whatever their noise; all others combine them by inverse
+          variance.
+        - "noise": the precision of the estimate.
+        - A number b: b^(−|τ|).
+        - A mapping from sets of names to weights; infinity holds the residual. It must name every measured residual of
+          the closure. It is kept as (names, weight) pairs.
+        - A function of the tuple of names, in domain order. A function cannot be recorded in a saved release.
+    hold
+        Attribute sets whose residuals stay exactly at their estimates; [()] holds the total. By default none, and with
+        weights "auto" the total, shrunk by its own noise (see ``reconstruction.automatic``).
+    eta
+        The weight of residuals that were never measured; by default the solver's (``reconstruction.nonnegative``).
+    tolerance
+        When to stop, as relative duality gap. By default 1e-4, and 1e-3 with weights "auto", which leave less of a loss
+        for the gap to be relative to.
+    most_negative
+        The most negative cell that the rounds may leave for the final lift to zero; by default any, as long as the lift
+        weighs little.
+    max_steps
+        The most rounds.
+    strict
+        Raise `ConvergenceError` if the tolerance was not reached within ``max_steps``. By default True, except with
+        weights "auto", which always give tables. If False, the tables are returned as they are, non-negative and in
+        agreement; ``release.solution`` says how near to the best they are.
+    """
+
+    weights: Weights = field(
+        default="auto",
+        metadata=offered("auto, paper, noise, or a number b for the weights b^(-order).", parse=_parse_weights),
+    )
+    hold: Iterable[Iterable[str]] | None = field(
+        default=None,
+        metadata=offered("Keep the measurement of this set as it is, as age,sex; '' for the total.", parse=_parse_set),
+    )
+    eta: float | None = field(default=None, metadata=offered("The weight of what was never measured."))
+    tolerance: float | None = field(default=None, metadata=offered("The relative duality gap at which to stop."))
+    most_negative: float = math.inf
+    max_steps: int = field(default=20_000, metadata=offered("The most rounds of the solver."))
+    strict: bool | None = None
+
+    arrays: ClassVar[float] = 6.5
+    agree: ClassVar[bool] = True
+    nonnegative: ClassVar[bool] = True
+    restarts: ClassVar[bool] = True
+    objective: ClassVar[str] = "nonnegative"
+
+    def __post_init__(self) -> None:
+        if self.eta is not None and not (_is_number(self.eta) and self.eta > 0):
+            raise ReconstructionError(f"eta is {self.eta!r}; give a positive number, or None for the default")
+        if self.tolerance is not None and not (_is_number(self.tolerance) and self.tolerance > 0):
+            raise ReconstructionError(f"tolerance is {self.tolerance!r}; give a positive number, such as 1e-4")
+        if not (_is_number(self.most_negative) and self.most_negative >= 0):
+            raise ReconstructionError(
+                f"most_negative is {self.most_negative!r}; give a number from 0 on: how far below zero a cell may be"
+            )
+        if not _is_whole(self.max_steps) or self.max_steps < 1:
+            raise ReconstructionError(f"max_steps is {self.max_steps!r}; give a whole number of at least 1")
+        if not (self.strict is None or isinstance(self.strict, bool)):
+            raise ReconstructionError(f"strict is {self.strict!r}; give True, False, or None for the default")
+        for name, value in (
+            ("weights", _checked_weights(self.weights)),
+            ("hold", _checked_holds(self.hold)),
+            ("eta", None if self.eta is None else float(self.eta)),
+            ("tolerance", None if self.tolerance is None else float(self.tolerance)),
+            ("most_negative", float(self.most_negative)),
+            ("max_steps", int(self.max_steps)),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def name(self) -> str:
+        """The short name, "lnn"."""
+        return "lnn"
+
+    @property
+    def words(self) -> Words:
+        """What readers are told about its tables."""
+        return _WORDS
+
+    def lenient(self) -> Self:
+        """Return the method with ``strict`` off: it always gives tables, which say how near to the best they are."""
+        return replace(self, strict=False)
+
+    def make(self, request: Request) -> Made:
+        """Return the nearest non-negative tables, and what the solver reported."""
+        from margrave.reconstruction.losses import mean_residuals
+        from margrave.reconstruction.nonnegative import Status, reconstruct_nonnegative
+
+        centres = request.estimates
+        if self.weights == "paper":
+            centres = mean_residuals(request.measurements, centres)
+        choice = self._choice(request.workload.domain, centres)
+        solution = reconstruct_nonnegative(
+            choice.estimates,
+            weights=choice.weights,
+            eta=self.eta,
+            hold=choice.hold,
+            tolerance=choice.tolerance if self.tolerance is None else self.tolerance,
+            most_negative=self.most_negative,
+            max_steps=self.max_steps,
+            progress=request.progress,
+            start=request.start,
+        )
+        strict = self.weights != "auto" if self.strict is None else self.strict
+        if strict and solution.status is not Status.SOLVED:
+            raise ConvergenceError(
+                f"the solver {solution.status.value}; it reached a gap of {solution.gap:.2g} in {solution.steps:,} "
+                "steps (strict=False returns the tables it has)"
+            )
+        return Made(solution.marginals, solution)
+
+    def _choice(self, domain: Domain, estimates: Estimates) -> Choice:
+        """Return what the solver should be near to, with which weights and holds."""
+        from margrave.reconstruction.automatic import Choice, automatic
+
+        held = None if self.hold is None else _places(domain, estimates.layout, self.hold)
+        if self.weights == "auto":
+            return automatic(estimates, hold=held, eta=self.eta)
+        return Choice(estimates, self._solver_weights(domain, estimates), held or (), _TOLERANCE)
+
+    def _solver_weights(self, domain: Domain, estimates: Estimates) -> str | float | Floats:
+        """Return the weights as the solver takes them: a scheme, a base, or one number a table of the layout."""
+        weights = self.weights
+        if isinstance(weights, str | float):
+            return weights
+        if isinstance(weights, tuple):
+            return _weights_from_pairs(domain, estimates, weights)
+        sets = [domain.names(members) for members in estimates.layout.sets]
+        return np.array([_checked_weight(one, weights(one)) for one in sets], dtype=np.float64)  # type: ignore[operator]
+
+    @classmethod
+    def _to_plain(cls, name: str, value: object) -> object:
+        """Return one option as a plain value; sets are lists of names."""
+        if isinstance(value, tuple) and name == "hold":
+            return [list(names) for names in value]
+        if isinstance(value, tuple) and name == "weights":
+            plain = super()._to_plain
+            return [{"attributes": list(names), "weight": plain(name, weight)} for names, weight in value]
+        if callable(value):
+            raise UnrecordableError(f"{name} was a function, which cannot be recorded")
+        return super()._to_plain(name, value)
+
+    @classmethod
+    def _from_plain(cls, name: str, value: object) -> object:
+        """Return one option from its plain value."""
+        if not isinstance(value, list):
+            # What the constructor takes beside lists, JSON has no form for.
+            if isinstance(value, Mapping):
+                raise ReconstructionError(f"{name} is recorded as a JSON object, which it never is")
+            return super()._from_plain(name, value)
+        if len(value) > _MOST_SETS:
+            raise ReconstructionError(f"{name} is recorded with {len(value):,} sets; at most {_MOST_SETS:,} are read")
+        if name != "weights":
+            return value
+        pairs = []
+        for entry in value:
+            if not isinstance(entry, dict) or set(entry) != {"attributes", "weight"}:
+                raise ReconstructionError("a weight is recorded as attributes and weight; this one is not")
+            pairs.append((entry["attributes"], super()._from_plain(name, entry["weight"])))
+        return tuple(pairs)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    """Tell whether a value is a real number, which True is not."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    """Tell whether a value is a whole number, which True is not."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _checked_weights(weights: object) -> Weights:
+    """Return weights in the form they are kept: a scheme, a float, pairs, or a function."""
+    if isinstance(weights, str):
+        if weights not in _SCHEMES:
+            raise ReconstructionError(
+                f"no weights {weights!r}{suggestion(weights, _SCHEMES)} (the names are {', '.join(_SCHEMES)}; a number "
+                "is taken too)"
+            )
+        return weights
+    if isinstance(weights, Mapping):
+        return _checked_pairs(weights.items())
+    if isinstance(weights, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in weights):
+        return _checked_pairs(weights)
+    if callable(weights):
+        return weights
+    if not _is_number(weights) or not 0 < float(weights) < math.inf:
+        raise ReconstructionError(
+            f"weights is {weights!r}; give 'auto', 'paper', 'noise', a positive number b for b^(−|τ|), a mapping or a "
+            "function"
+        )
+    return float(weights)
+
+
+def _checked_pairs(pairs: Iterable[tuple[object, object]]) -> Pairs:
+    """Return the weights of sets if each set is named once and each weight is positive."""
+    found: dict[frozenset[str], tuple[Names, float]] = {}
+    for given, weight in pairs:
+        names = _checked_set(given, "a weight is given for")
+        if frozenset(names) in found:
+            raise ReconstructionError(f"a weight is given twice for {_spoken(names)}; give one")
+        found[frozenset(names)] = (names, _checked_weight(names, weight))
+    return tuple(found.values())
+
+
+def _checked_weight(names: Names, weight: object) -> float:
+    """Return the weight of a residual as a float if it is positive; it may be infinite."""
+    if not _is_number(weight) or not float(weight) > 0:
+        raise ReconstructionError(
+            f"the weight of {_spoken(names)} is {weight!r}; give a positive number, or infinity to hold it"
+        )
+    return float(weight)
+
+
+def _checked_holds(hold: object) -> tuple[Names, ...] | None:
+    """Return the sets to hold as tuples of names."""
+    if hold is None:
+        return None
+    if isinstance(hold, str) or not isinstance(hold, Iterable):
+        raise ReconstructionError(
+            f"hold is {hold!r}; give a list of attribute sets, as in [()] for the total or [('age',)]"
+        )
+    return tuple(_checked_set(names, "hold names") for names in hold)
+
+
+def _checked_set(given: object, what: str) -> Names:
+    """Return a set of attributes as a tuple of names, in the order given; a Python set in that of the alphabet."""
+    if isinstance(given, str):
+        raise ReconstructionError(f"{what} the text {given!r}; write ({given!r},) for the set of one attribute")
+    names = tuple(given) if isinstance(given, Iterable) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise ReconstructionError(f"{what} {given!r}; give a set of attribute names, as in ('age', 'sex')")
+    if len(set(names)) != len(names):
+        raise ReconstructionError(f"{what} {_spoken(names)}, with an attribute twice; name each once")
+    return tuple(sorted(names)) if isinstance(given, set | frozenset) else names
+
+
+def _spoken(names: Names) -> str:
+    """Return a set of attributes in words."""
+    return " × ".join(names) or "the total"
+
+
+def _places(domain: Domain, layout: Layout, sets: Iterable[Iterable[str]]) -> tuple[int, ...]:
+    """Return the tables of the layout over these sets, each once, in ascending order."""
+    return tuple(sorted({_place(domain, layout, tuple(names), "hold names") for names in sets}))
+
+
+def _place(domain: Domain, layout: Layout, names: Names, what: str) -> int:
+    """Return the number of the table over these attributes."""
+    positions = domain.positions(names)
+    if positions not in layout.places:
+        raise ReconstructionError(
+            f"{what} {_spoken(domain.names(positions))}, which no table of the workload contains; leave it out"
+        )
+    return layout.places[positions]
+
+
+def _weights_from_pairs(domain: Domain, estimates: Estimates, pairs: Pairs) -> Floats:
+    """Return the weight of each table from pairs that name every measured one; NaN, for eta, where none is given."""
+    layout = estimates.layout
+    found = np.full(len(layout.sets), np.nan)
+    for names, weight in pairs:
+        found[_place(domain, layout, names, "a weight is given for")] = weight
+    missing = np.flatnonzero(np.isnan(found) & (estimates.counts > 0))
+    if missing.size:
+        spoken = _spoken(domain.names(layout.sets[missing[0]]))
+        raise ReconstructionError(f"no weight for the residual of {spoken}; give one for every measured residual")
+    return found
