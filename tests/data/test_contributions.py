@@ -60,7 +60,7 @@ def test_rows_are_kept_at_random(on_engine):
 def test_a_row_without_an_id_is_an_error(on_engine):
     table = [dict(row) for row in ROWS]
     table[-1]["person"] = None
-    with pytest.raises(DataError, match=r"^column 'person' has rows without an id, and rows that are nobody's cannot"):
+    with pytest.raises(DataError, match=r"^column 'person' has rows without an id, and rows without an id cannot be"):
         counted(on_engine(table))
 
 

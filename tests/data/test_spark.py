@@ -6,12 +6,15 @@ import logging
 import pytest
 
 from margrave.algebra.layout import Layout
+from margrave.data.contributions import Choice
+from margrave.data.databases import chosen_on_spark
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError
 
 pytestmark = pytest.mark.engines
 
+CODE = Domain([Attribute("x", size=2)])
 SEX = Domain([Attribute("s", labels=("F", "M"), other="rest")])
 
 
@@ -28,11 +31,11 @@ def test_texts_with_a_collation_are_fetched(spark):
         for counting in ("auto", "fetch", "push-down"):
             assert counted(Data(plain, counting=counting)) == [5, 0, 1]
         assert counted(Data(folded)) == [5, 0, 1]
-        for domain, options in ((SEX, {}), (Domain([Attribute("x", size=2)]), {"privacy_id": "s"})):
-            with pytest.raises(
-                DataError, match=r"^the engine is not known to compare the texts of column 's' byte for"
-            ):
-                counted(Data(folded, counting="push-down"), domain, **options)
+        with pytest.raises(DataError, match=r"^the engine is not known to compare the texts of column 's' byte for"):
+            counted(Data(folded, counting="push-down"))
+        for counting in ("auto", "fetch", "push-down"):
+            with pytest.raises(DataError, match=r"^column 's' has texts that the engine takes for equal"):
+                counted(Data(folded, counting=counting), CODE, privacy_id="s")
 
 
 def test_texts_of_a_fixed_length_are_fetched(spark):
@@ -44,6 +47,39 @@ def test_texts_of_a_fixed_length_are_fetched(spark):
     assert counted(Data(frame)) == counted(Data(frame, counting="fetch")) == [0, 0, 2]
     with pytest.raises(DataError, match=r"^the engine is not known to compare the texts of column 's' byte for"):
         counted(Data(frame, counting="push-down"))
+    with pytest.raises(DataError, match=r"^column 's' has texts that the engine takes for equal"):
+        counted(Data(frame.selectExpr("*", "1 as x")), CODE, privacy_id="s")
+
+
+@pytest.mark.parametrize("kind", ["interval day to second", "interval year to month", "array<int>"])
+def test_types_of_ids_that_do_not_tell_persons_apart_are_refused(spark, kind):
+    value = "array(1)" if kind == "array<int>" else "interval '1' month" if "month" in kind else "interval '1' day"
+    for counting in ("fetch", "push-down"):
+        with pytest.raises(DataError, match=r"^column 's' has ids of type (interval|array)"):
+            counted(Data(spark.sql(f"select 1 as x, {value} as s"), counting=counting), CODE, privacy_id="s")
+
+
+def test_types_of_ids_that_tell_persons_apart(spark):
+    """Of three ids the first two are equal."""
+    for kind, values in {
+        "decimal(9, 2)": "1.0, 1.00, 1.01",
+        "float": "-0.0d, 0.0d, 1.0d",
+        "timestamp": "'2024-10-27T00:30:00Z', '2024-10-27T02:30:00+02:00', '2024-10-27T01:30:00Z'",
+        "binary": "'a', 'a', 'A'",
+        "date": "'2024-01-01', '2024-01-01', '2024-01-02'",
+        "boolean": "true, true, false",
+    }.items():
+        frame = spark.sql(f"select cast(v as {kind}) as s, 1 as x from (select explode(array({values})) as v)")
+        assert counted(Data(frame), CODE, privacy_id="s") == [0, 2], kind
+
+
+def test_the_salt_is_in_no_plan(spark):
+    frame = spark.sql("select '1' as margrave_person, '0' as margrave_row, 0 as margrave_code_0")
+    salt = bytes(range(32))
+    kept = chosen_on_spark(frame, ["margrave_code_0"], Choice("p", 1, salt))
+    assert kept.count() == 1
+    assert "margrave_salt" in kept._jdf.queryExecution().toString()
+    assert salt.hex() not in kept._jdf.queryExecution().toString()
 
 
 @pytest.mark.parametrize("counting", ["fetch", "push-down"])

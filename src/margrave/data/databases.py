@@ -1,8 +1,8 @@
 """Tables in databases and on clusters: Ibis tables, PostgreSQL by a URL, and PySpark frames.
 
 PostgreSQL is read in one transaction that sees one state of the database (REPEATABLE READ) and is rolled back in the
-end, so that nothing is left there. A frame of Spark that rows were drawn from is held by a local checkpoint, so that a
-part that is computed again cannot draw again.
+end, so that nothing is left there. The rows of persons that Spark keeps are held by a local checkpoint, so that they
+are chosen once; PostgreSQL chooses and counts them in one query for all tables.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from typing import Any
 from uuid import uuid4
 
 import narwhals as nw
+import numpy as np
 import pyarrow as pa
 
 from margrave.data.addresses import split_url
-from margrave.data.engines import BATCH_ROWS, DuckEngine, Engine, FrameEngine
+from margrave.data.contributions import ROW, Choice, Dialect, chosen_sql
+from margrave.data.engines import BATCH_ROWS, COUNT, DuckEngine, Engine, FrameEngine, coded_columns
+from margrave.data.ids import FOLDED
 from margrave.errors import DataError
 
 # Back ends of Ibis that run inside this process: fetching their rows costs nothing but time.
@@ -32,6 +35,29 @@ _IS_BYTEWISE = """
     pg_typeof({name})::oid IN (25, 1043)
     AND (SELECT collisdeterministic FROM pg_collation WHERE oid = pg_collation_for({name})::regcollation)
 """
+# The type of the only column of a query (of a domain the type below; 3500, anyenum, for enumerations) and its name;
+# and, where it has texts, whether its collation takes no two of them for equal. No row is read, as above.
+_ONE_COLUMN = "(SELECT 1) AS one LEFT JOIN LATERAL (SELECT * FROM ({query}) AS asked LIMIT 0) AS q(id) ON true"
+_ID_TYPE = f"""
+    SELECT CASE typtype WHEN 'e' THEN 3500 WHEN 'd' THEN typbasetype ELSE oid END::bigint, typname
+    FROM pg_type WHERE oid = (SELECT pg_typeof(q.id) FROM {_ONE_COLUMN})
+"""
+_ID_COLLATION = f"""
+    SELECT collisdeterministic FROM pg_collation
+    WHERE oid = (SELECT pg_collation_for(q.id)::regcollation FROM {_ONE_COLUMN})
+"""
+# text, varchar; bool, bytea, int8, int2, int4, float4, float8, date, time, timestamp, timestamptz, numeric, uuid, enum.
+_POSTGRES_TEXTS = frozenset({25, 1043})
+_POSTGRES_IDS = _POSTGRES_TEXTS | {16, 17, 20, 21, 23, 700, 701, 1082, 1083, 1114, 1184, 1700, 2950, 3500}
+_FOLDING = ("bpchar", "char", "citext")
+_SPARK_IDS = (
+    *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal"),
+    *("binary", "date", "timestamp", "timestamp_ntz"),
+)
+# Which version of PostgreSQL was the first with sha256, and how the rule is written there and on Spark.
+_FIRST_WITH_SHA = 110_000
+_POSTGRES = Dialect(digest="sha256(convert_to({}, 'UTF8'))", exact='{} COLLATE "C"')
+_SPARK = Dialect(digest="sha2({}, 256)")
 # They print the message of a failed query, which may quote values, on the screen.
 _TALKATIVE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 # Where Spark notes that a column is CHAR or VARCHAR, which it compares by rules of their own.
@@ -70,6 +96,9 @@ class IbisEngine(Engine):
 
     # A connection may belong to the thread that made it, as that of SQLite does.
     threaded = False
+    # Not every back end has SHA-256, or compares all texts byte for byte.
+    chooses = False
+    chooses_here = False
 
     def __init__(self, table: Any, stack: ExitStack) -> None:  # noqa: ANN401 - Ibis is an extra
         self._table, self._backend = table, table.get_backend()
@@ -97,30 +126,21 @@ class IbisEngine(Engine):
         """Yield the rows of an Ibis table."""
         yield from table.to_pyarrow_batches(chunk_size=BATCH_ROWS)
 
-    def hold(self, frame: nw.LazyFrame[Any], person: str, most: int) -> nw.LazyFrame[Any]:
-        """Return a frame with at most so many rows of each person, drawn once, in a temporary table."""
-        import ibis
-
-        name = f"margrave_{uuid4().hex}"
-        rows = nw.to_native(frame).mutate(margrave_word=ibis.random())
-        window = ibis.window(group_by=rows[person], order_by=rows.margrave_word)
-        ranked = rows.mutate(margrave_rank=ibis.row_number().over(window))
-        drawn = ranked.filter(ranked.margrave_rank < most).drop("margrave_word", "margrave_rank", person)
-        held = self._backend.create_table(name, drawn, temp=True)
-        self._let_go(name)
-        kept: nw.LazyFrame[Any] = nw.from_native(held).lazy()
-        return kept
-
-    def _let_go(self, name: str) -> None:
-        """See to it that a temporary table is dropped in the end."""
-        self._stack.callback(self._backend.drop_table, name, force=True)
+    def id_fault(self, column: str) -> str:
+        """Return what keeps a column from telling persons apart, by its type."""
+        kind = self._table.schema()[column]
+        known = (kind.is_boolean(), kind.is_integer(), kind.is_floating(), kind.is_decimal(), kind.is_string())
+        more = (kind.is_binary(), kind.is_date(), kind.is_timestamp())
+        return "" if any((*known, *more)) else f"ids of type {kind}"
 
 
 class PostgresEngine(IbisEngine):
     """An Ibis table on PostgreSQL."""
 
     def __init__(self, table: Any, stack: ExitStack) -> None:  # noqa: ANN401 - Ibis is an extra
-        stack.enter_context(_one_state(table.get_backend().con))
+        connection = table.get_backend().con
+        stack.enter_context(_one_state(connection))
+        self.chooses = connection.info.server_version >= _FIRST_WITH_SHA
         super().__init__(table, stack)
 
     def bytewise(self, columns: Sequence[str]) -> frozenset[str]:
@@ -136,18 +156,60 @@ class PostgresEngine(IbisEngine):
     def _batches(self, table: Any) -> Iterator[pa.RecordBatch]:  # noqa: ANN401 - Ibis is an extra
         """Yield the rows of an Ibis table."""
         _hand_over(table)
-        rows = _cursor_rows(self._backend.con, self._backend.compile(table), table.schema().to_pyarrow())
+        yield from self._read(self._backend.compile(table), table.schema().to_pyarrow())
+
+    def _read(self, query: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a query."""
+        rows = _cursor_rows(self._backend.con, query, schema)
         self._stack.callback(rows.close)  # a cursor that is left half-way has to go before its transaction
         yield from rows
 
-    def _let_go(self, name: str) -> None:
-        """Do nothing: the transaction is rolled back."""
+    def id_fault(self, column: str) -> str:
+        """Return what keeps a column from telling persons apart, by the catalogue."""
+        chosen = self._table.select(column)
+        _hand_over(chosen)
+        query = self._backend.compile(chosen)
+        kind, name = self._backend.con.execute(_ID_TYPE.format(query=query)).fetchone()
+        if kind not in _POSTGRES_IDS:
+            return FOLDED if name in _FOLDING else f"ids of type {name}"
+        if kind not in _POSTGRES_TEXTS:
+            return ""
+        return "" if self._backend.con.execute(_ID_COLLATION.format(query=query)).fetchone() == (True,) else FOLDED
+
+    def groups(
+        self, frame: nw.LazyFrame[Any], sets: Sequence[Sequence[str]], choice: Choice | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield the groups of each set; where rows are chosen by one query for all sets, which writes nothing."""
+        if choice is None:
+            yield from super().groups(frame, sets)
+            return
+        rows, names = nw.to_native(frame), coded_columns(frame)
+        _hand_over(rows)
+        # By a setting of the transaction: a query that fails is logged by many servers, and the salt is not in it.
+        self._backend.con.execute("SELECT set_config('margrave.salt', %s, true)", [choice.salt.hex()])
+        source = f"({self._backend.compile(rows)}) AS margrave_rows"
+        kept = chosen_sql(source, names, [ROW], choice.most, "current_setting('margrave.salt')", _POSTGRES)
+        grouping = ", ".join(f"({', '.join(group)})" for group in sets)
+        query = f"SELECT {', '.join([*names, f'count(*) AS {COUNT}'])} FROM ({kept}) AS margrave_kept"
+        schema = pa.schema([(name, pa.int64()) for name in [*names, COUNT]])
+        batches = self._read(f"{query} GROUP BY GROUPING SETS ({grouping})", schema)
+        yield from _parted(pa.Table.from_batches(batches, schema=schema), names, sets)
+
+
+def _parted(groups: pa.Table, names: Sequence[str], sets: Sequence[Sequence[str]]) -> Iterator[pa.Table]:
+    """Yield the groups of each set; codes are never null, so that those of other sets tell which set it is."""
+    there = [groups.column(name).is_valid().to_numpy() for name in names]
+    patterns = np.packbits(np.array(there, dtype=np.bool_).reshape(len(names), groups.num_rows), axis=0)
+    for group in sets:
+        wanted = np.packbits(np.array([name in group for name in names], dtype=np.bool_))
+        yield groups.filter(pa.array((patterns == wanted[:, None]).all(axis=0)))
 
 
 class SparkEngine(FrameEngine):
     """A PySpark frame."""
 
     remote = True
+    chooses_here = False
 
     def __init__(self, frame: object, stack: ExitStack) -> None:
         stack.enter_context(_silenced())
@@ -166,18 +228,40 @@ class SparkEngine(FrameEngine):
         """Yield all rows of some columns, once; they are in the memory of this machine for that time."""
         yield from self.collect(self.lazy().select(list(columns)))
 
-    def hold(self, frame: nw.LazyFrame[Any], person: str, most: int) -> nw.LazyFrame[Any]:
-        """Return a frame with at most so many rows of each person, drawn once."""
-        from pyspark.sql import Window
-        from pyspark.sql import functions as f
+    def id_fault(self, column: str) -> str:
+        """Return what keeps a column from telling persons apart, by its type and its collation."""
+        field = next(field for field in nw.to_native(self._frame).schema.fields if field.name == column)
+        kind = field.dataType.simpleString()
+        if kind.startswith(("string", "char", "varchar")):
+            padded = str(field.metadata.get(_CHAR_TYPE, kind)).startswith("char")
+            return FOLDED if " collate " in kind or padded else ""
+        return "" if kind.partition("(")[0] in _SPARK_IDS else f"ids of type {kind}"
 
-        rows = nw.to_native(frame)
-        rank = f.row_number().over(Window.partitionBy(rows[person]).orderBy(f.rand()))
-        drawn = rows.withColumn("margrave_rank", rank).filter(f.col("margrave_rank") <= most)
-        held = drawn.drop("margrave_rank", person).localCheckpoint()
+    def _chosen(self, frame: nw.LazyFrame[Any], choice: Choice) -> nw.LazyFrame[Any]:
+        """Return the rows of each person that are kept, held so that they are chosen once."""
+        held = chosen_on_spark(nw.to_native(frame), coded_columns(frame), choice).localCheckpoint()
         self._stack.callback(held.unpersist)
         kept: nw.LazyFrame[Any] = nw.from_native(held).lazy()
         return kept
+
+
+def chosen_on_spark(rows: Any, columns: Sequence[str], choice: Choice) -> Any:  # noqa: ANN401 - PySpark is an extra
+    """Return the rows of a PySpark frame that are kept.
+
+    Parameters
+    ----------
+    rows
+        A frame with the columns ``PERSON`` and ``ROW``.
+    columns
+        The columns to keep.
+    choice
+        How many rows of each person are kept, and the salt.
+    """
+    session = rows.sparkSession
+    # As a frame, so that it is in no query and in no plan, which Spark shows and may store.
+    salt = session.createDataFrame([(choice.salt.hex(),)], "margrave_salt string")
+    source = "(SELECT * FROM {rows} CROSS JOIN {salt}) AS margrave_rows"
+    return session.sql(chosen_sql(source, columns, [ROW], choice.most, "margrave_salt", _SPARK), rows=rows, salt=salt)
 
 
 @contextmanager

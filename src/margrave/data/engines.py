@@ -15,12 +15,24 @@ from weakref import WeakSet
 import narwhals as nw
 import pyarrow as pa
 
-from margrave.data.embedded import connect, kept_rows, quoted, stream
+from margrave.data.contributions import PERSON, ROW, Choice, keep_rows
+from margrave.data.embedded import connect, quoted, stream
+from margrave.data.ids import FOLDED, canonical_ids, plain_ids
 from margrave.errors import DataError
 
 # Rows of a batch that an engine is asked for: few enough to stay in the caches, enough to make a call worth its while.
 BATCH_ROWS = 2**17
-
+# The column of numbers of rows.
+COUNT = "margrave_count"
+# Types of DuckDB whose values are equal in one sense only, and come as Arrow data as they are.
+_DUCK_IDS = (
+    *("boolean", "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint"),
+    *("uhugeint", "float", "double", "decimal", "varchar", "enum", "blob", "uuid", "date", "time", "time_ns"),
+    *("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamp with time zone"),
+)
+# Texts that are the same to collations that ignore case, accents or the form of Unicode.
+_IDS = "margrave_ids"
+_ALIKE = ("a", "A", "\u00e1", "a\u0301")
 
 # Readers that were read: what is left of them must not pass for a table.
 _READ: WeakSet[Any] = WeakSet()
@@ -41,6 +53,10 @@ class Engine(ABC):
         Whether the rows are elsewhere, so that it pays to count there.
     threaded
         Whether batches may be read by another thread than the one that opened it.
+    chooses
+        Whether it can tell by itself which rows of a person are kept (`margrave.data.contributions`).
+    chooses_here
+        Whether the codes of all rows come into this process for that, so that ids of every allowed type will do.
     """
 
     names: tuple[str, ...]
@@ -48,6 +64,8 @@ class Engine(ABC):
     decimal = "."
     remote = False
     threaded = True
+    chooses = True
+    chooses_here = True
 
     def __init__(self, names: Sequence[str], stack: ExitStack) -> None:
         self.names = tuple(names)
@@ -74,20 +92,53 @@ class Engine(ABC):
         table: pa.Table = frame.collect("pyarrow").to_native()
         yield from table.to_batches()
 
-    def hold(self, frame: nw.LazyFrame[Any], person: str, most: int) -> nw.LazyFrame[Any]:
-        """Return a frame with at most so many rows of each person, drawn once; it is dropped when the engine closes.
+    def id_fault(self, column: str) -> str:
+        """Return what keeps a column from telling persons apart, in words; empty if nothing is known that does.
+
+        What is known from the type of Arrow data is told by `margrave.data.ids`; here it is what the type of the
+        engine tells besides.
+        """
+        return ""
+
+    def groups(
+        self, frame: nw.LazyFrame[Any], sets: Sequence[Sequence[str]], choice: Choice | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield, for each set of columns, how many rows there are of each combination of their values.
 
         Parameters
         ----------
         frame
-            Made from `lazy`.
-        person
-            The column that tells whose row it is; left out of what is returned.
-        most
-            How many rows of one person are kept.
+            Made from `lazy`; where rows are chosen, all its columns but ``PERSON`` and ``ROW`` are to be counted.
+        sets
+            The columns of each table.
+        choice
+            How many rows of each person are counted, and the salt that decides which; all rows if None.
         """
+        rows = frame if choice is None else self._chosen(frame, choice)
+        for names in sets:
+            length = nw.len().alias(COUNT)
+            grouped = rows.group_by(*names).agg(length) if names else rows.select(length)
+            batches = list(self.collect(grouped))
+            yield pa.Table.from_batches(batches) if batches else pa.table({key: pa.nulls(0) for key in [*names, COUNT]})
+
+    def _chosen(self, frame: nw.LazyFrame[Any], choice: Choice) -> nw.LazyFrame[Any]:
+        """Return the rows of each person that are kept; here, in this process, by the DuckDB inside margrave."""
         connection = self._stack.enter_context(connect())
-        return nw.from_native(kept_rows(connection, self.collect(frame), person, most)).lazy()
+        columns = coded_columns(frame)
+        rows = (_with_canonical_ids(batch, choice.privacy_id) for batch in self.collect(frame))
+        kept = keep_rows(connection, rows, columns, [ROW], choice)
+        return nw.from_native(kept).lazy()
+
+
+def coded_columns(frame: nw.LazyFrame[Any]) -> list[str]:
+    """Return the columns of rows to choose from that are to be counted."""
+    return [name for name in frame.collect_schema().names() if name not in (PERSON, ROW)]
+
+
+def _with_canonical_ids(batch: pa.RecordBatch, privacy_id: str) -> pa.RecordBatch:
+    """Return rows with their ids in the form of `canonical_ids`."""
+    place = batch.schema.get_field_index(PERSON)
+    return batch.set_column(place, PERSON, canonical_ids(plain_ids(batch.column(place), privacy_id)))
 
 
 class FrameEngine(Engine):
@@ -167,6 +218,21 @@ class DuckEngine(Engine):
         columns = [_plainly_compared(*column) for column in zip(self.names, self._relation.types, strict=True)]
         frame: nw.LazyFrame[Any] = nw.from_native(self._relation.project(", ".join(columns))).lazy()
         return frame
+
+    def id_fault(self, column: str) -> str:
+        """Return what keeps a column from telling persons apart, by its type and its collation."""
+        kind = self._relation.types[self.names.index(column)]
+        if kind.id not in _DUCK_IDS:
+            return f"ids of type {kind}"
+        return FOLDED if kind.id == "varchar" and self._folds(column) else ""
+
+    def _folds(self, column: str) -> bool:
+        """Tell whether the collation of a column takes texts for equal that differ; no row is read."""
+        nothing = self._relation.project(f"{quoted(column)} AS id").limit(0)
+        values = ", ".join(f"('{text}')" for text in _ALIKE)
+        texts = f"(VALUES {values}) AS texts(given) LEFT JOIN {_IDS} ON true"
+        asked = f"SELECT count(DISTINCT coalesce(id, given)) FROM {texts}"
+        return bool(nothing.query(_IDS, asked).fetchall()[0][0] < len(_ALIKE))
 
 
 def _plainly_compared(name: str, kind: Any) -> str:  # noqa: ANN401 - a type of DuckDB

@@ -6,7 +6,7 @@ rows are held once, as codes, by the DuckDB inside margrave.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,17 +15,16 @@ import pyarrow as pa
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import thread_count
+from margrave.data.contributions import PERSON, Choice, keep_rows
 from margrave.data.counting import Codes, Tally, chunk_rows
 from margrave.data.description import Data
-from margrave.data.embedded import connect, kept_rows, stream
+from margrave.data.embedded import connect, stream
 from margrave.data.engines import Engine
 from margrave.data.failures import quiet_items
-from margrave.data.opening import kind_of, opened, require_columns
+from margrave.data.opening import kind_of, opened, require_columns, require_ids
 from margrave.data.reading import read_ahead
 from margrave.data.rows import RowCoder, Rows
 from margrave.domain import Domain
-
-_PERSON = "person"
 
 
 def batches(data: Data, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.RecordBatch, bool]]:
@@ -55,8 +54,7 @@ def fetch_counts(
     layout: Layout,
     *,
     counts: str | None = None,
-    privacy_id: str | None = None,
-    contributions: int = 1,
+    choice: Choice | None = None,
 ) -> Integers:
     """Return the exact counts of every table of a closure, in one buffer. PRIVATE.
 
@@ -68,38 +66,41 @@ def fetch_counts(
         What is declared, and the tables to count.
     counts
         The column that tells what each row counts for, if there is one.
-    privacy_id
-        The column that tells whose row it is, if rows are to be bounded.
-    contributions
-        How many rows of one person are kept.
+    choice
+        Whose row it is, how many rows of one person are kept, and the salt that decides which; None: all are.
     """
+    privacy_id = None if choice is None else choice.privacy_id
     needed = {k for members in layout.sets[layout.outer :] for k in members}
     coder = RowCoder(
         domain, needed, untyped=engine.untyped, decimal=engine.decimal, counts=counts, privacy_id=privacy_id
     )
     require_columns(engine, coder.columns, privacy_id=privacy_id, counts=counts)
+    if privacy_id is not None:
+        require_ids(engine, privacy_id)
     tally = Tally(layout)
-    for rows in _chunks(_rows(engine, coder, domain, needed, contributions), len(domain)):
+    for rows in _chunks(_rows(engine, coder, domain, needed, choice), len(domain)):
         tally.add(rows.codes, rows.weights)
     return tally.counts()
 
 
-def _rows(engine: Engine, coder: RowCoder, domain: Domain, needed: set[int], most: int) -> Iterator[Rows]:
+def _rows(engine: Engine, coder: RowCoder, domain: Domain, needed: set[int], choice: Choice | None) -> Iterator[Rows]:
     """Yield the rows to count; those of a person are bounded after rows have been dropped."""
     coded = _coded(engine, coder, len(domain))
     first = next(coded, None)
     if first is None:
         return
-    if first.persons is None:
+    if first.persons is None or choice is None:
         yield from _with_first(first, coded)
         return
-    columns = sorted(needed)
+    # In the order of the domain, as an engine writes them that chooses by itself.
+    names = {k: f"code_{k}" for k in sorted(needed)}
+    columns = list(names.values())
     with connect() as connection:
-        held = (_as_batch(rows, columns) for rows in _with_first(first, coded))
-        for batch in stream(kept_rows(connection, held, _PERSON, most), 2**20):
+        held = (_as_batch(rows, names) for rows in _with_first(first, coded))
+        for batch in stream(keep_rows(connection, held, columns, columns, choice), 2**20):
             codes = np.zeros((len(domain), batch.num_rows), dtype=first.codes.dtype)
-            for place, k in enumerate(columns):
-                codes[k] = batch.column(place).to_numpy(zero_copy_only=False)
+            for k, name in names.items():
+                codes[k] = batch.column(name).to_numpy(zero_copy_only=False)
             yield Rows(codes)
 
 
@@ -108,10 +109,10 @@ def _with_first(first: Rows, others: Iterator[Rows]) -> Iterator[Rows]:
     yield from others
 
 
-def _as_batch(rows: Rows, columns: Sequence[int]) -> pa.RecordBatch:
-    """Return rows with their persons as Arrow data."""
-    arrays = [pa.array(rows.codes[k]) for k in columns]
-    return pa.RecordBatch.from_arrays([*arrays, rows.persons], [*(f"code_{k}" for k in columns), _PERSON])
+def _as_batch(rows: Rows, names: Mapping[int, str]) -> pa.RecordBatch:
+    """Return rows with their persons as Arrow data; some attributes, by name."""
+    arrays = [pa.array(rows.codes[k]) for k in names]
+    return pa.RecordBatch.from_arrays([*arrays, rows.persons], [*names.values(), PERSON])
 
 
 def _coded(engine: Engine, coder: RowCoder, attributes: int) -> Iterator[Rows]:

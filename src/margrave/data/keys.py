@@ -80,6 +80,17 @@ class Key:
         absent = nw.when(self._missing()).then(_number(MISSING))
         return nw.coalesce(absent, *(self._arms() if self._wrong is None else [_number(WRONG)])).alias(name)
 
+    def settled(self, name: str) -> nw.Expr:
+        """Return the code that a row is counted with, from the column of this name that `expression` made.
+
+        Rows that are dropped, and values that are errors, have none and must be gone.
+        """
+        found = nw.col(name)
+        for mark, code in ((OUTSIDE, self._attribute.other_code), (MISSING, self._attribute.missing_code)):
+            if code is not None:
+                found = nw.when(found == mark).then(_number(code)).otherwise(found)
+        return found
+
     def codes(self, column: pa.Array | pa.ChunkedArray) -> CodeArray:
         """Return the codes that what came back stands for, as the encoder would give them."""
         found = column.cast(pa.int64()).fill_null(self._attribute.size).to_numpy()

@@ -150,6 +150,23 @@ def require_columns(
             raise DataError(f"the table has no column {name!r}{hint or f'; {remedy}'}")
 
 
+def require_ids(engine: Engine, privacy_id: str) -> None:
+    """Raise `DataError` if a table has ids of which the engine takes some that differ for equal, or hands over others.
+
+    Parameters
+    ----------
+    engine
+        The table.
+    privacy_id
+        The column of ids.
+    """
+    from margrave.data.ids import refused_ids
+
+    fault = engine.id_fault(privacy_id)
+    if fault:
+        raise refused_ids(privacy_id, fault)
+
+
 def _hint(name: str, known: tuple[str, ...]) -> str:
     """Return which name may be meant, if one differs in nothing but case, blanks, signs and Unicode form."""
     alike = [other for other in known if _plain(other) == _plain(name)]

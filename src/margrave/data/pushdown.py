@@ -16,16 +16,18 @@ import pyarrow as pa
 
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
+from margrave.data.contributions import PERSON, ROW, Choice
 from margrave.data.counting import sum_inner
-from margrave.data.engines import Engine
+from margrave.data.engines import COUNT, Engine
+from margrave.data.ids import missing_id
 from margrave.data.keys import FETCH, Key, Kind, is_comparable, is_text
-from margrave.data.opening import require_columns
-from margrave.data.rows import missing_id, read
+from margrave.data.opening import require_columns, require_ids
+from margrave.data.rows import read
 from margrave.domain import Domain
 from margrave.domain.values.numbers import OUTSIDE
 
 # Columns get names of ours, so that whatever those of the table are called, no two are the same.
-_CODE, _COUNT, _PERSON, _FOUND = "margrave_code_{}", "margrave_count", "margrave_person", "margrave_found_{}"
+_CODE, _FOUND = "margrave_code_{}", "margrave_found_{}"
 # Beyond either, fetching the rows once is less work than so many queries, or than so many groups that come back.
 _MOST_QUERIES = 1000
 _MOST_CELLS = 10**7
@@ -47,8 +49,8 @@ class PushDown:
         The table.
     domain, layout
         What is declared, and the tables to count.
-    privacy_id
-        The column that tells whose row it is, if rows are to be bounded.
+    choice
+        Whose row it is, how many rows of one person are kept, and the salt that decides which; None: all are.
 
     Attributes
     ----------
@@ -56,11 +58,14 @@ class PushDown:
         Why the engine must not count this table, told from the types of its columns; empty if it may.
     """
 
-    def __init__(self, engine: Engine, domain: Domain, layout: Layout, *, privacy_id: str | None = None) -> None:
-        self._engine, self._layout, self._privacy_id = engine, layout, privacy_id
+    def __init__(self, engine: Engine, domain: Domain, layout: Layout, choice: Choice | None = None) -> None:
+        privacy_id = None if choice is None else choice.privacy_id
+        self._engine, self._layout, self._choice, self._privacy_id = engine, layout, choice, privacy_id
         needed = {k for members in layout.sets[layout.outer :] for k in members}
         names = {k: domain.attributes[k] for k in read(domain, needed)}
         require_columns(engine, tuple(names.values()), privacy_id=privacy_id)
+        if privacy_id is not None:
+            require_ids(engine, privacy_id)
         columns = dict.fromkeys([*names.values(), *([] if privacy_id is None else [privacy_id])])
         self._keys: dict[int, Key] = {}
         self.refusal = (
@@ -75,13 +80,11 @@ class PushDown:
         refusals = [key.refusal for key in self._keys.values()] + [self._unknown_id()]
         self.refusal = next((refusal for refusal in refusals if refusal), "") or self._folded()
 
-    def count(self, contributions: int, progress: Callable[[int, int], None]) -> Integers:
+    def count(self, progress: Callable[[int, int], None]) -> Integers:
         """Return the exact counts of every table of a closure, in one buffer. PRIVATE.
 
         Parameters
         ----------
-        contributions
-            How many rows of one person are kept.
         progress
             Called with the number of tables that are counted and of all to count.
         """
@@ -90,21 +93,29 @@ class PushDown:
         self._check(rows)
         for k in self._drops:
             rows = rows.filter(nw.col(_CODE.format(k)) != OUTSIDE)
-        if self._privacy_id is not None:
-            rows = self._engine.hold(rows, _PERSON, contributions)
+        if self._choice is not None:
+            rows = self._choosable(rows)
         counts = np.zeros(layout.cells, dtype=np.int64)
         outer = range(layout.outer, len(layout.sets))
         progress(0, len(outer))
-        for done, place in enumerate(outer):
+        sets = [[_CODE.format(k) for k in layout.sets[place]] for place in outer]
+        for done, (place, groups) in enumerate(zip(outer, self._engine.groups(rows, sets, self._choice), strict=True)):
             table = counts[layout.index.offset[place] : layout.index.offset[place + 1]].reshape(layout.shape(place))
-            self._count(rows, {_CODE.format(k): self._keys[k] for k in layout.sets[place]}, table)
+            self._count(groups, {_CODE.format(k): self._keys[k] for k in layout.sets[place]}, table)
             progress(done + 1, len(outer))
         sum_inner(layout, counts)
         return counts
 
     def _unknown_id(self) -> str:
-        """Say that ids are of a type of which nobody knows when the engine takes two of them for equal."""
-        if self._privacy_id is None or is_comparable(self._schema[self._privacy_id]):
+        """Say that the engine cannot choose the rows of persons, or not by ids of this type."""
+        if self._privacy_id is None:
+            return ""
+        if not self._engine.chooses:
+            return f"the engine cannot choose which rows of a person are kept, by privacy_id; {FETCH}"
+        kind = self._schema[self._privacy_id]
+        # Elsewhere the text of an id is hashed, and of numbers with fractions, dates and the like not every engine
+        # writes the same text for the same value.
+        if is_comparable(kind) and (self._engine.chooses_here or kind.is_integer() or is_text(kind)):
             return ""
         return f"column {self._privacy_id!r} has ids of a type that not every engine compares alike; {FETCH}"
 
@@ -126,9 +137,17 @@ class PushDown:
         """Return all rows as codes, with their persons."""
         columns = [key.expression(_CODE.format(k)) for k, key in self._keys.items()]
         if self._privacy_id is not None:
-            columns.append(nw.col(self._privacy_id).alias(_PERSON))
+            columns.append(nw.col(self._privacy_id).alias(PERSON))
         # A frame has at least one column, also where there is nothing to group by.
-        return self._frame.select(*(columns or [nw.col(self._engine.names[0]).alias(_COUNT)]))
+        return self._frame.select(*(columns or [nw.col(self._engine.names[0]).alias(COUNT)]))
+
+    def _choosable(self, rows: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        """Return rows with their persons, and with the text of their codes by which they are chosen."""
+        needed = sorted({k for members in self._layout.sets[self._layout.outer :] for k in members})
+        codes = [self._keys[k].settled(_CODE.format(k)).cast(nw.String) for k in needed]
+        row = nw.concat_str(codes, separator=",") if codes else nw.lit("")
+        person = nw.col(PERSON) if self._engine.chooses_here else nw.col(PERSON).cast(nw.String)
+        return rows.select(person, row.alias(ROW), *(_CODE.format(k) for k in needed))
 
     def _check(self, rows: nw.LazyFrame[Any]) -> None:
         """Refuse a table with a row that is nobody's, or with a value that its attribute calls an error."""
@@ -153,17 +172,9 @@ class PushDown:
         batches = [batch for batch in self._engine.collect(flags) if batch.num_rows]
         return [any(batch.column(name)[0].as_py() for batch in batches) for name in names]
 
-    def _groups(self, rows: nw.LazyFrame[Any], names: list[str]) -> pa.Table:
-        """Return how many rows there are of each combination of codes."""
-        length = nw.len().alias(_COUNT)
-        grouped = rows.group_by(*names).agg(length) if names else rows.select(length)
-        batches = list(self._engine.collect(grouped))
-        return pa.Table.from_batches(batches) if batches else pa.table({name: pa.nulls(0) for name in [*names, _COUNT]})
-
-    def _count(self, rows: nw.LazyFrame[Any], keys: Mapping[str, Key], table: Integers) -> None:
+    def _count(self, groups: pa.Table, keys: Mapping[str, Key], table: Integers) -> None:
         """Add the counts of one table to it."""
-        groups = self._groups(rows, list(keys))
-        counts = groups.column(_COUNT).cast(pa.int64()).fill_null(0).to_numpy()
+        counts = groups.column(COUNT).cast(pa.int64()).fill_null(0).to_numpy()
         if not keys:
             table += counts.sum()
             return
@@ -176,5 +187,5 @@ class PushDown:
 
 def _nobodys(kind: Kind) -> nw.Expr:
     """Whether a row has no id, given the type of ids."""
-    person = nw.col(_PERSON)
+    person = nw.col(PERSON)
     return person.is_null() | person.is_nan() if kind.is_float() else person.is_null()

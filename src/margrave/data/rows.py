@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from margrave.algebra.kernels import Integers
 from margrave.data.counting import Codes, code_type
 from margrave.data.encoding import DROPPED, Encoder
+from margrave.data.ids import canonical_ids, missing_id, plain_ids
 from margrave.domain import Domain
 from margrave.errors import DataError
 
@@ -33,7 +33,7 @@ class Rows:
     weights
         Shape (rows,); what each row counts for, or None for one.
     persons
-        Whose row each is, or None where nobody asks.
+        Whose row each is, as `canonical_ids` writes it; None without a privacy id.
     """
 
     codes: Codes
@@ -112,18 +112,14 @@ class RowCoder:
         return None if self._counts is None else whole_counts(batch.column(self._counts), self._counts, self._untyped)
 
     def _persons(self, batch: pa.RecordBatch) -> pa.Array | None:
-        """Return whose row each is; every row must be somebody's."""
+        """Return whose row each is, in the form of `canonical_ids`; every row must have an id."""
         if self._privacy_id is None:
             return None
-        persons = batch.column(self._privacy_id)
-        if pa.types.is_dictionary(persons.type):
-            persons = persons.dictionary_decode()
-        if pa.types.is_string(persons.type) or pa.types.is_string_view(persons.type):
-            persons = persons.cast(pa.large_string())
-        self._check_type(persons.type)
-        if persons.null_count or (pa.types.is_floating(persons.type) and pc.any(pc.is_nan(persons)).as_py()):
-            raise missing_id(self._privacy_id)
-        if self._untyped and pc.any(pc.equal(persons, "")).as_py():
+        persons = plain_ids(batch.column(self._privacy_id), self._privacy_id)
+        if len(persons):
+            self._check_type(persons.type)
+        persons = canonical_ids(persons, untyped=self._untyped)
+        if persons.null_count:
             raise missing_id(self._privacy_id)
         return persons
 
@@ -141,14 +137,6 @@ class RowCoder:
 def read(domain: Domain, needed: Collection[int]) -> list[int]:
     """Return the attributes to read: those needed, and those that may drop a row."""
     return [k for k, attribute in enumerate(domain) if k in needed or attribute.outside == "drop"]
-
-
-def missing_id(privacy_id: str) -> DataError:
-    """Return the error that says that a row is nobody's."""
-    return DataError(
-        f"column {privacy_id!r} has rows without an id, and rows that are nobody's cannot be bounded; give every row "
-        "one, or leave such rows out by a query"
-    )
 
 
 def whole_counts(column: pa.Array, name: str, untyped: bool) -> Integers:

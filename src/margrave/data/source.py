@@ -18,6 +18,7 @@ from margrave.domain import Domain
 from margrave.errors import DataError
 
 if TYPE_CHECKING:
+    from margrave.data.contributions import Choice
     from margrave.data.engines import Engine
 
 __all__ = ["Data", "TableSource", "is_source", "open_source"]
@@ -52,7 +53,7 @@ class TableSource:
 
     @property
     def contributions_bounded(self) -> str:
-        """Whether rows of persons are drawn by an id ("enforced"), or the caller's word is taken ("declared")."""
+        """Whether rows of persons are chosen by an id ("enforced"), or the caller's word is taken ("declared")."""
         return "declared" if self._data.privacy_id is None else "enforced"
 
     @property
@@ -82,6 +83,7 @@ class TableSource:
         return f"TableSource({self._data!r})"
 
     def _count(self, layout: Layout) -> Integers:
+        from margrave.data.contributions import Choice, draw_salt
         from margrave.data.fetching import fetch_counts
         from margrave.data.pushdown import pays
 
@@ -90,7 +92,9 @@ class TableSource:
         progress = data.progress or (lambda done, tables: None)
         with opened(data.source, data.table, data.query, data.text_format) as engine:
             push = data.counting == "push-down" or (data.counting == "auto" and pays(engine, layout))
-            pushed = self._push(engine, layout, progress) if push and data.counts is None else None
+            # One salt for all tables of a run, and another for every run.
+            choice = None if data.privacy_id is None else Choice(data.privacy_id, self.contributions, draw_salt())
+            pushed = self._push(engine, layout, choice, progress) if push and data.counts is None else None
             if pushed is not None:
                 return pushed
             progress(0, tables)
@@ -99,19 +103,20 @@ class TableSource:
                 self.domain,
                 layout,
                 counts=data.counts,
-                privacy_id=data.privacy_id,
-                contributions=self.contributions,
+                choice=choice,
             )
         progress(tables, tables)
         return counts
 
-    def _push(self, engine: Engine, layout: Layout, progress: Callable[[int, int], None]) -> Integers | None:
+    def _push(
+        self, engine: Engine, layout: Layout, choice: Choice | None, progress: Callable[[int, int], None]
+    ) -> Integers | None:
         """Have the engine count; None where it must not, and nobody insists."""
         from margrave.data.pushdown import PushDown
 
-        pushing = PushDown(engine, self.domain, layout, privacy_id=self._data.privacy_id)
+        pushing = PushDown(engine, self.domain, layout, choice)
         if not pushing.refusal:
-            return pushing.count(self.contributions, progress)
+            return pushing.count(progress)
         if self._data.counting == "push-down":
             raise DataError(pushing.refusal)
         return None
