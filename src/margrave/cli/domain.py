@@ -13,7 +13,7 @@ from margrave.cli.screen import Screen, print_table, write_json
 from margrave.errors import DomainError
 
 if TYPE_CHECKING:
-    from margrave.data.drafting import Draft
+    from margrave.data.custodian.draft import Draft
 
 _MOST_CATEGORIES = 6
 
@@ -36,8 +36,8 @@ def domain(
 
     Example:  margrave domain people.parquet --out domain.json
     """
+    from margrave.data.custodian.draft import draft_domain
     from margrave.data.description import Data
-    from margrave.data.drafting import draft_domain
 
     if out is not None and out.exists() and not overwrite:
         raise DomainError(f"{out} is there already; give another name, or --overwrite to replace it")

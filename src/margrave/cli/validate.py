@@ -11,8 +11,7 @@ from margrave.cli.options import AsJson, Decimal, Delimiter, Encoding, PrivacyId
 from margrave.cli.screen import Screen, console, print_json, print_table
 
 if TYPE_CHECKING:
-    from margrave.data.fitting import AttributeFit, Fit
-    from margrave.data.persons import PersonFit
+    from margrave.data.custodian.validation import AttributeFit, Fit, PersonFit
 
 _MOST_CATEGORIES = 6
 _DOES_NOT_FIT = 2
@@ -33,17 +32,17 @@ def validate(
 
     Example:  margrave validate people.parquet domain.json
     """
+    from margrave.data.custodian import validation
     from margrave.data.description import Data
-    from margrave.data.fitting import NOT_FOR_PUBLICATION, fit
     from margrave.domain import Domain
 
     declared = Domain.read(domain)
     text = text_options(delimiter, encoding, decimal)
-    found = fit(Data(data, table=table, query=query, privacy_id=privacy_id, **text), declared)
+    found = validation.validate(Data(data, table=table, query=query, privacy_id=privacy_id, **text), declared)
     if json:
-        print_json(_plain(found, NOT_FOR_PUBLICATION))
+        print_json(_plain(found, validation.NOT_FOR_PUBLICATION))
     else:
-        _show(found, NOT_FOR_PUBLICATION, draft=declared.unreviewed)
+        _show(found, validation.NOT_FOR_PUBLICATION, draft=declared.unreviewed)
     if not found.fits:
         raise typer.Exit(_DOES_NOT_FIT)
 
@@ -81,7 +80,7 @@ def _show_persons(persons: PersonFit, screen: Screen, *, dropped: bool) -> None:
     listing.add_row(*(f"{share:.2%}" for share in persons.lost.values()))
     print_table(listing)
     if persons.problem:
-        screen.print(f"the privacy id: {persons.nobody:,} {persons.problem}")
+        screen.print(f"the privacy id: {persons.without_id:,} {persons.problem}")
 
 
 def _goes(rows: int, category: str | None, *, dropped: bool = False) -> str:
@@ -124,5 +123,5 @@ def _plain(found: Fit, warning: str) -> dict[str, Any]:
     if found.persons is not None:
         persons = found.persons
         lost = {str(most): share for most, share in persons.lost.items()}
-        plain["persons"] = {"rows": persons.rows, "most": persons.most, "nobody": persons.nobody, "lost": lost}
+        plain["persons"] = {"rows": persons.rows, "most": persons.most, "nobody": persons.without_id, "lost": lost}
     return plain

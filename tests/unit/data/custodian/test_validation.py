@@ -7,9 +7,8 @@ import re
 import pyarrow as pa
 import pytest
 
+from margrave.data.custodian.validation import Persons, validate
 from margrave.data.description import Data
-from margrave.data.fitting import fit
-from margrave.data.persons import Persons
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError
 
@@ -17,7 +16,7 @@ TABLE = pa.table({"sex": ["F", "M", "X", None, "X"], "age": [17, 18, 70, None, 3
 
 
 def fitted(*attributes, table=TABLE):
-    return fit(Data(table), Domain(attributes))
+    return validate(Data(table), Domain(attributes))
 
 
 def summary(found):
@@ -94,7 +93,7 @@ def test_examples_are_few_and_short():
 def test_a_file_without_types(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("age,sex\n17,F\n,M\nold,\n", encoding="utf-8")
-    found = fit(Data(str(path)), Domain([Attribute("age", cuts=[20]), Attribute("sex", labels=["F", "M"])]))
+    found = validate(Data(str(path)), Domain([Attribute("age", cuts=[20]), Attribute("sex", labels=["F", "M"])]))
     assert [(one.outside, one.missing, one.examples) for one in found.attributes] == [(1, 1, ("'old'",)), (0, 1, ())]
 
 
@@ -102,10 +101,10 @@ def test_numbers_with_a_decimal_comma(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text('age,height\n1,"1,5"\nold,"1,75"\n', encoding="utf-8")
     domain = Domain([Attribute("age", cuts=[20]), Attribute("height", cuts=[1.6])])
-    found = [one.problem for one in fit(Data(path), domain).attributes]
+    found = [one.problem for one in validate(Data(path), domain).attributes]
     assert found[0].endswith('or "outside": "drop"')
     assert found[1].endswith("; some look like numbers with a decimal comma: give decimal=',' (--decimal ,)")
-    assert [one.outside for one in fit(Data(path, decimal=","), domain).attributes] == [1, 0]
+    assert [one.outside for one in validate(Data(path, decimal=","), domain).attributes] == [1, 0]
 
 
 def test_a_value_that_looks_like_a_label_is_told_apart():
@@ -116,7 +115,7 @@ def test_a_value_that_looks_like_a_label_is_told_apart():
 
 def persons(ids, table=None, **options):
     source = pa.table({"id": ids}) if table is None else table
-    return fit(Data(source, privacy_id="id"), Domain([Attribute("x", size=2)], **options)).persons
+    return validate(Data(source, privacy_id="id"), Domain([Attribute("x", size=2)], **options)).persons
 
 
 IDS = ["a"] * 12 + ["b"] * 4 + ["c", "d", "e", "f"]
@@ -134,46 +133,48 @@ IDS = ["a"] * 12 + ["b"] * 4 + ["c", "d", "e", "f"]
 )
 def test_the_rows_of_persons_are_counted(ids):
     found = persons(ids)
-    assert (found.rows, found.most, found.nobody, found.problem) == (20, 12, 0, "")
+    assert (found.rows, found.most, found.without_id, found.problem) == (20, 12, 0, "")
     assert found.lost == {1: 14 / 20, 2: 12 / 20, 3: 10 / 20, 5: 7 / 20, 10: 2 / 20}
 
 
 def test_rows_of_persons_are_counted_over_many_batches(monkeypatch):
-    monkeypatch.setattr("margrave.data.persons._MOST_COUNTS", 10)
+    monkeypatch.setattr("margrave.data.custodian.validation._MOST_COUNTS", 10)
     counter = Persons(untyped=True)
     for _ in range(5):
         counter.add(pa.array([*IDS, "", None]))
     found = counter.fit()
-    assert (found.rows, found.most, found.nobody) == (110, 60, 10)
+    assert (found.rows, found.most, found.without_id) == (110, 60, 10)
     assert found.lost[10] == (50 + 10) / 100
 
 
-def test_rows_that_are_nobodys_do_not_fit():
-    found = fit(Data(pa.table({"id": ["a", None], "x": [0, 1]}), privacy_id="id"), Domain([Attribute("x", size=2)]))
-    assert (found.persons.rows, found.persons.nobody) == (2, 1)
+def test_rows_without_an_id_do_not_fit():
+    found = validate(
+        Data(pa.table({"id": ["a", None], "x": [0, 1]}), privacy_id="id"), Domain([Attribute("x", size=2)])
+    )
+    assert (found.persons.rows, found.persons.without_id) == (2, 1)
     assert found.persons.problem == "rows without an id: give every row one, or leave such rows out by a query"
     assert not found.fits
-    assert persons([1.0, float("nan")]).nobody == 1
+    assert persons([1.0, float("nan")]).without_id == 1
 
 
-def test_rows_that_are_dropped_are_nobodys_burden():
+def test_rows_that_are_dropped_count_for_no_person():
     table = pa.table({"id": ["a"] * 5 + ["b"], "x": [0, 9, 9, 9, 1, 1]})
-    found = fit(Data(table, privacy_id="id"), Domain([Attribute("x", size=2, outside="drop")]))
+    found = validate(Data(table, privacy_id="id"), Domain([Attribute("x", size=2, outside="drop")]))
     assert (found.dropped, found.persons.rows, found.persons.most) == (3, 3, 2)
     assert found.persons.lost[1] == 1 / 3
 
 
 def test_a_privacy_id_that_is_an_attribute_or_of_an_empty_table():
     table = pa.table({"x": [0, 1, 1]})
-    found = fit(Data(table, privacy_id="x"), Domain([Attribute("x", size=2)]))
+    found = validate(Data(table, privacy_id="x"), Domain([Attribute("x", size=2)]))
     assert (found.persons.rows, found.persons.most, found.attributes[0].empty) == (3, 2, ())
-    found = fit(Data(table[:0], privacy_id="x"), Domain([Attribute("x", size=2)])).persons
+    found = validate(Data(table[:0], privacy_id="x"), Domain([Attribute("x", size=2)])).persons
     assert (found.rows, found.most, found.lost[1]) == (0, 0, 0)
 
 
 def test_a_privacy_id_that_is_not_there():
     with pytest.raises(DataError, match=r"^the table has no column 'sexx'; did you mean 'sex'\?$"):
-        fit(Data(TABLE, privacy_id="sexx"), Domain([Attribute("sex", labels=["F"])]))
+        validate(Data(TABLE, privacy_id="sexx"), Domain([Attribute("sex", labels=["F"])]))
 
 
 def test_a_fit_is_not_shown_by_its_repr():
@@ -186,4 +187,4 @@ def test_a_fit_is_not_shown_by_its_repr():
 
 def test_a_file_that_is_not_there():
     with pytest.raises(DataError, match="there is no file"):
-        fit(Data("nowhere.csv"), Domain([Attribute("x", size=2)]))
+        validate(Data("nowhere.csv"), Domain([Attribute("x", size=2)]))

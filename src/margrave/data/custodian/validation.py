@@ -1,6 +1,6 @@
-"""PRIVATE: how a table fits a domain, for the eyes of its custodian alone; all of it is read from the table.
+"""PRIVATE: how a table fits a domain, for its custodian only; all of it is read from the table.
 
-Nothing here goes to anyone else: not into a release, not into a log. What is told is exact.
+Nothing here goes into a release or a log. All figures are exact.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from margrave.data.custodian.profile import plain_values
 from margrave.data.description import Data
 from margrave.data.encoding import Encoder
 from margrave.data.engines import Engine
 from margrave.data.failures import quietly
 from margrave.data.opening import kind_of, opened, require_columns
-from margrave.data.persons import PersonFit, Persons
 from margrave.domain import Attribute, Domain
 from margrave.domain.values.numbers import MISSING, OUTSIDE, CodeArray
 from margrave.errors import DataError, suggestion
@@ -28,6 +28,10 @@ NOT_FOR_PUBLICATION = "PRIVATE: for the custodian's eyes only, not for publicati
 _MOST_EXAMPLES = 5
 _LONGEST_EXAMPLE = 40
 _DECIMAL_COMMA = re.compile(r"'-?[0-9]+,[0-9]+'")
+# The limits on the rows of a person whose cost is shown.
+CONTRIBUTIONS = (1, 2, 3, 5, 10)
+# How many counts are kept before those of the same person are added up.
+_MOST_COUNTS = 2**21
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,11 +83,11 @@ class Fit:
 
     @property
     def fits(self) -> bool:
-        """Whether the table can be counted by the domain, and its rows bounded by the privacy id."""
+        """Whether the table can be counted by the domain, and its rows limited by the privacy id."""
         return not any(fit.problem for fit in self.attributes) and not (self.persons and self.persons.problem)
 
 
-def fit(data: Data, domain: Domain) -> Fit:
+def validate(data: Data, domain: Domain) -> Fit:
     """Return how a table fits a domain.
 
     Parameters
@@ -93,10 +97,10 @@ def fit(data: Data, domain: Domain) -> Fit:
     domain
         The declared domain.
     """
-    return quietly(lambda: _fit(data, domain), f"the {kind_of(data.source)}")
+    return quietly(lambda: _validate(data, domain), f"the {kind_of(data.source)}")
 
 
-def _fit(data: Data, domain: Domain) -> Fit:
+def _validate(data: Data, domain: Domain) -> Fit:
     with opened(data.source, data.table, data.query, data.text_format) as engine:
         require_columns(engine, (), privacy_id=data.privacy_id, for_custodian=True)
         seen = {name: _Seen(domain[name], engine) for name in domain.attributes if name in engine.names}
@@ -179,7 +183,7 @@ class _Seen:
         )
 
     def _problem(self) -> str:
-        """Say which policy the values outside or missing ask for."""
+        """Return which policy the undeclared or missing values need."""
         problems = []
         if self.outside and self.attribute.other is None and not self.drops:
             problems.append('values that are not declared: declare them, an "other" category, or "outside": "drop"')
@@ -198,3 +202,74 @@ def _shown(value: object, attribute: Attribute) -> str:
     if isinstance(value, str) and normalize("NFC", value) in declared:
         return f"{short} (a declared one in another Unicode form)"
     return short
+
+
+@dataclass(frozen=True, repr=False)
+class PersonFit:
+    """How many rows the persons of a table have.
+
+    Parameters
+    ----------
+    rows
+        How many rows there are, without those that the domain drops.
+    most
+        The most rows of one person.
+    without_id
+        How many rows have no id.
+    lost
+        For some limits on the rows of a person, the share of rows that it would leave out.
+    """
+
+    rows: int
+    most: int
+    without_id: int
+    lost: dict[int, float]
+
+    @property
+    def problem(self) -> str:
+        """Why rows cannot be limited by this id; empty if they can."""
+        return "rows without an id: give every row one, or leave such rows out by a query" if self.without_id else ""
+
+
+class Persons:
+    """Counts the rows of each person.
+
+    Parameters
+    ----------
+    untyped
+        Whether ids are texts, so that an empty one is none.
+    """
+
+    def __init__(self, *, untyped: bool) -> None:
+        self._untyped = untyped
+        self._parts: list[pa.Table] = []
+        self._without_id = 0
+
+    def add(self, ids: pa.Array) -> None:
+        """Count some more rows."""
+        known = plain_values(ids).drop_null()
+        if pa.types.is_floating(known.type):
+            known = known.filter(pc.invert(pc.is_nan(known)))
+        if self._untyped:
+            known = known.filter(pc.not_equal(known, ""))
+        self._without_id += len(ids) - len(known)
+        if len(known):
+            counted = pa.table({"id": known, "rows": pa.repeat(np.int64(1), len(known))})
+            self._parts.append(_summed([counted]))
+        if sum(part.num_rows for part in self._parts) > _MOST_COUNTS and len(self._parts) > 1:
+            self._parts = [_summed(self._parts)]
+
+    def fit(self) -> PersonFit:
+        """Return how many rows persons have, now that all were counted."""
+        counts: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        if self._parts:
+            counts = _summed(self._parts).column("rows").to_numpy()
+        rows = int(counts.sum())
+        lost = {most: float((counts - most).clip(min=0).sum() / rows) if rows else 0.0 for most in CONTRIBUTIONS}
+        return PersonFit(rows + self._without_id, int(counts.max(initial=0)), self._without_id, lost)
+
+
+def _summed(parts: list[pa.Table]) -> pa.Table:
+    """Return the rows of each person in several tables together."""
+    together = pa.concat_tables(parts, promote_options="permissive")
+    return together.group_by("id").aggregate([("rows", "sum")]).rename_columns({"id": "id", "rows_sum": "rows"})

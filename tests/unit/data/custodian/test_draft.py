@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from margrave.data.custodian.draft import WARNING, draft_domain, round_cuts
+from margrave.data.custodian.profile import MANY, Profile
+from margrave.data.custodian.validation import validate
 from margrave.data.description import Data
-from margrave.data.drafting import WARNING, draft_domain, round_cuts
-from margrave.data.fitting import fit
-from margrave.data.profile import MANY, Profile
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError
 
@@ -98,7 +98,7 @@ def test_cuts_are_round_numbers(lower, upper, cuts):
         ),
         ([datetime(2024, 1, 1)], "moments, bytes or values of another kind; make a column of few values of it"),
         ([b"x"], "moments, bytes or values of another kind; make a column of few values of it"),
-        ([1e300 * place for place in range(1, 30)] * 2, "numbers beyond all cuts; declare it by hand"),
+        ([1e300 * place for place in range(1, 30)] * 2, "values out of range for bins; declare it by hand"),
     ],
 )
 def test_what_is_left_out_is_named_with_the_reason(column, reason):
@@ -141,7 +141,7 @@ def test_the_texts_among_numbers_are_not_named_in_the_draft(tmp_path):
     draft = draft_domain(Data(path))
     assert draft.domain.draft == f'{WARNING} There are texts among the numbers of age: see where "other" puts them.'
     assert "secret" not in draft.domain.to_json()
-    assert fit(Data(path), draft.domain).fits
+    assert validate(Data(path), draft.domain).fits
 
 
 def test_what_is_text_for_one_in_ten_is_text(tmp_path):
@@ -247,7 +247,7 @@ def test_a_file_without_types_is_read(tmp_path):
             Attribute("gaps", labels=[1, 2, 3], missing="missing"),
         ]
     )
-    assert fit(data, domain).fits
+    assert validate(data, domain).fits
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_the_sample_stays_small_and_covers_all_rows():
         profile.add(pa.array(np.arange(begin, begin + 10**5, dtype=np.float64)))
     sample = profile.sample()
     assert 2**14 < sample.size <= 2**16
-    # Every so manieth of evenly spaced numbers: quantiles are off by a few steps at most.
+    # Every n-th of evenly spaced numbers: quantiles are off by a few steps at most.
     assert abs(np.quantile(sample, 0.5) - 5e5) < 2e4
 
 

@@ -1,7 +1,7 @@
 """PRIVATE: draft a domain from a table, for a person to review.
 
-A domain must not be read from the data, because whoever sees the release sees the domain. Yet people start from the
-table they have. So a draft says on its first line where it comes from, and nothing is measured with it before somebody
+A domain must not be read from the data, because the domain is published with the release. But people start from the
+table they have. So a draft says on its first line where it comes from, and nothing is measured with it before a person
 has checked that all of it is public knowledge.
 """
 
@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from margrave.data.custodian.profile import Profile
 from margrave.data.description import Data
 from margrave.data.failures import quietly
 from margrave.data.opening import kind_of, opened, require_columns
-from margrave.data.profile import Profile
 from margrave.domain import Attribute, Domain, Label
 from margrave.errors import DataError
 
@@ -195,7 +195,7 @@ def _declared_numbers(profile: Profile) -> dict[str, Any] | str:
             return {"labels": sorted(labels)}
     cuts = round_cuts(*_middle(profile))
     if not cuts:
-        return "numbers beyond all cuts; declare it by hand"
+        return "values out of range for bins; declare it by hand"
     whole = np.array_equal(sample, np.floor(sample)) and all(cut == int(cut) for cut in cuts)
     return {"cuts": cuts, "whole": True} if whole else {"cuts": cuts}
 

@@ -1,4 +1,4 @@
-"""PRIVATE: what the values of a column look like, as far as a draft of its attribute needs to know; in one pass."""
+"""PRIVATE: what the values of a column look like, as far as a draft of its attribute needs it; in one pass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FORMS = {
         r"([T ][0-9]{1,2}:[0-9]{2}.*)?$"
     ),
     "thousands": r"^-?([0-9]{1,3}(\.[0-9]{3})+(,[0-9]+)?|[0-9]{1,3}((,[0-9]{3})+\.[0-9]+|(,[0-9]{3}){2,}))$",
-    # Nobody can tell whether 1,234 is little more than one, or more than a thousand.
+    # 1,234 may be a little more than one, or more than a thousand.
     "either": r"^-?[1-9][0-9]{0,2},[0-9]{3}$",
     "decimal commas": r"^-?[0-9]{1,18},[0-9]{1,18}$",
     # Codes, as those of towns: read as numbers they would lose a digit.
@@ -45,7 +45,7 @@ class Profile:
     Attributes
     ----------
     odd
-        Of a column of texts, some of those that are no numbers.
+        Of a column of texts, some of those that are not numbers.
     missing
         Whether any value is missing.
     repeated
@@ -121,7 +121,7 @@ class Profile:
         distinct, places = encoded.dictionary, encoded.indices.to_numpy()
         readable = distinct
         if self._decimal != ".":
-            # A text with a point is no number here, so none must become one.
+            # A text with a point is not a number here, so none must become one.
             readable = pc.replace_substring(pc.replace_substring(distinct, ".", "’"), self._decimal, ".")
         forms = _forms_of(distinct, readable)
         counts = np.bincount(forms[places] + 1, minlength=len(_FORMS) + 1)
@@ -157,7 +157,7 @@ class Profile:
             self._distinct = None
 
     def _keep_sample(self, numbers: pa.Array | None) -> None:
-        """Keep every so manieth number; where there are too many, every other one of them."""
+        """Keep every n-th number; when there are too many, drop every second one."""
         if numbers is None:
             return
         chosen = numbers.take(pa.array(np.arange(0, len(numbers), self._step)))
