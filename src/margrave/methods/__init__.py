@@ -68,16 +68,3 @@ def read(document: object) -> Method:
     if made.name != name:
         raise ReconstructionError(f"the options recorded for the method {name!r} are those of {made.name!r}")
     return made
-
-
-def not_recorded(name: str, note: str) -> Unrecorded:
-    """Return the method of a release that recorded the short name alone.
-
-    Parameters
-    ----------
-    name
-        The short name.
-    note
-        Why there is no more.
-    """
-    return Unrecorded(find(name), note)

@@ -1,7 +1,8 @@
 """What a reconstruction method is: an object with its options, what it promises, what it needs and what is said of it.
 
-A method is a frozen dataclass. Its fields are its options, checked when it is made. Everything that other rooms ask
-about a method (the verb, the store, the report, the command line) is asked of the object; nobody compares names.
+A method is a frozen dataclass. Its fields are its options (``margrave.options``), checked when it is made. Everything
+that other rooms ask about a method (the verb, the store, the report, the command line) is asked of the object; nobody
+compares names.
 
 To add a method: write a module with a subclass of `Method`, and add one line to the registry in ``methods/__init__``.
 
@@ -92,19 +93,6 @@ class Made:
 
     marginals: Floats
     solution: Solution | None = None
-
-
-def offered(help: str, *, parse: Callable[[str], object] | None = None) -> Mapping[str, Any]:  # noqa: A002
-    """Return the metadata of a field that is an option on the command line and in job files too.
-
-    Parameters
-    ----------
-    help
-        One sentence for the command line.
-    parse
-        Turns a word of the command line into a value; None where the type of the field says how.
-    """
-    return {"help": help, "parse": parse}
 
 
 @dataclass(frozen=True)

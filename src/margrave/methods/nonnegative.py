@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, ClassVar, Self, TypeGuard
 
 import numpy as np
 
 from margrave.errors import ConvergenceError, ReconstructionError, suggestion
-from margrave.methods.method import Made, Method, Request, UnrecordableError, Words, offered
+from margrave.methods.method import Made, Method, Request, UnrecordableError, Words
+from margrave.options import Kind, option
 
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
@@ -44,19 +45,6 @@ _WORDS = Words(
 )
 
 
-def _parse_weights(text: str) -> str | float:
-    """Return weights from a word of the command line: a scheme or a number."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _parse_set(text: str) -> Names:
-    """Return a set of names from a word of the command line: names with commas between them, nothing for the total."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
 @dataclass(frozen=True)
 class NonNegative(Method):
     """Non-negative tables that agree with each other, nearest to the measurements ("lnn", the default method).
@@ -72,7 +60,7 @@ class NonNegative(Method):
           plain mean of several measurements as the estimate, whatever their noise; all others combine them by inverse
           variance.
         - "noise": the precision of the estimate.
-        - A number b: b^(−|τ|).
+        - A number b, or its text: b^(−|τ|).
         - A mapping from sets of names to weights; infinity holds the residual. It must name every measured residual of
           the closure. It is kept as (names, weight) pairs.
         - A function of the tuple of names, in domain order. A function cannot be recorded in a saved release.
@@ -95,18 +83,14 @@ class NonNegative(Method):
         agreement; ``release.solution`` says how near to the best they are.
     """
 
-    weights: Weights = field(
-        default="auto",
-        metadata=offered("auto, paper, noise, or a number b for the weights b^(-order).", parse=_parse_weights),
+    weights: Weights = option("auto", "auto, paper, noise, or a number b for the weights b^(-order).", kind=Kind.TEXT)
+    hold: Iterable[Iterable[str]] | None = option(
+        None, "Attribute sets whose measurements are kept as they are, as age,sex; '' for the total.", kind=Kind.TABLES
     )
-    hold: Iterable[Iterable[str]] | None = field(
-        default=None,
-        metadata=offered("Keep the measurement of this set as it is, as age,sex; '' for the total.", parse=_parse_set),
-    )
-    eta: float | None = field(default=None, metadata=offered("The weight of what was never measured."))
-    tolerance: float | None = field(default=None, metadata=offered("The relative duality gap at which to stop."))
+    eta: float | None = option(None, "The weight of what was never measured.", kind=Kind.NUMBER)
+    tolerance: float | None = option(None, "The relative duality gap at which to stop.", kind=Kind.NUMBER)
     most_negative: float = math.inf
-    max_steps: int = field(default=20_000, metadata=offered("The most rounds of the solver."))
+    max_steps: int = option(20_000, "The most rounds of the solver.")
     strict: bool | None = None
 
     arrays: ClassVar[float] = 6.5
@@ -241,9 +225,18 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
+def _is_numeral(text: str) -> bool:
+    """Tell whether a text is a number, as it comes from the command line."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _checked_weights(weights: object) -> Weights:
     """Return weights in the form they are kept: a scheme, a float, pairs, or a function."""
-    if isinstance(weights, str):
+    if isinstance(weights, str) and not _is_numeral(weights):
         if weights not in _SCHEMES:
             raise ReconstructionError(
                 f"no weights {weights!r}{suggestion(weights, _SCHEMES)} (the names are {', '.join(_SCHEMES)}; a number "
@@ -256,7 +249,7 @@ def _checked_weights(weights: object) -> Weights:
         return _checked_pairs(weights)
     if callable(weights):
         return weights
-    if not _is_number(weights) or not 0 < float(weights) < math.inf:
+    if not (_is_number(weights) or isinstance(weights, str)) or not 0 < float(weights) < math.inf:
         raise ReconstructionError(
             f"weights is {weights!r}; give 'auto', 'paper', 'noise', a positive number b for b^(−|τ|), a mapping or a "
             "function"

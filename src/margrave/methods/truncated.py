@@ -7,13 +7,13 @@ that contains it (`margrave.release`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from margrave.errors import ReconstructionError
-from margrave.methods.method import Made, Method, Request, Words, offered
+from margrave.methods.method import Made, Method, Request, Words
 
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
@@ -48,7 +48,7 @@ class Truncated(Method):
         Whether each table is then scaled to the estimated total.
     """
 
-    rescale: bool = field(default=False, metadata=offered("Scale each table to the estimated total after truncation."))
+    rescale: bool = False
 
     nonnegative: ClassVar[bool] = True
 

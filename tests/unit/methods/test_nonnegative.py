@@ -14,6 +14,7 @@ from margrave.domain import Domain
 from margrave.errors import ConvergenceError, DomainError, ReconstructionError
 from margrave.measurements import Measurements
 from margrave.methods import NonNegative
+from margrave.options import Kind, options_of
 from margrave.reconstruction import nonnegative as solver_module
 from margrave.reconstruction.automatic import automatic
 from margrave.reconstruction.linear import maximum_likelihood
@@ -339,8 +340,15 @@ def test_an_option_that_a_record_does_not_have_is_the_default():
     assert methods.read({"name": "lnn", "options": {"weights": "noise"}}) == NonNegative(weights="noise")
 
 
-def test_words_of_the_command_line_become_options():
-    parse = {one: field.metadata["parse"] for one, field in NonNegative.__dataclass_fields__.items() if field.metadata}
-    assert list(parse) == ["weights", "hold", "eta", "tolerance", "max_steps"]
-    assert (parse["weights"]("noise"), parse["weights"]("8")) == ("noise", 8.0)
-    assert (parse["hold"]("age, sex"), parse["hold"]("")) == (("age", "sex"), ())
+def test_options_of_the_command_line_are_declared_and_texts_of_numbers_are_numbers():
+    declared = {one.name: one.kind for one in options_of(NonNegative)}
+    assert declared == {
+        "weights": Kind.TEXT,
+        "hold": Kind.TABLES,
+        "eta": Kind.NUMBER,
+        "tolerance": Kind.NUMBER,
+        "max_steps": Kind.WHOLE,
+    }
+    assert NonNegative(weights="8") == NonNegative(weights=8)
+    with refused("weights is '-8'; give 'auto', 'paper', 'noise', a positive number"):
+        NonNegative(weights="-8")
