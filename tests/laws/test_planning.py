@@ -80,7 +80,7 @@ def total_cost(made):
 )
 def test_published_root_mean_squared_errors(sizes, figures):
     for orders, figure in zip((1, 2, 3, "≤3"), figures, strict=True):
-        made = plan(named_workload(sizes, orders), HALF, contributions=1)
+        made = plan(named_workload(sizes, orders), HALF, contributions=1, objective="total_variance")
         # Half a unit of the last digit printed; variances are rounded up by 2⁻²⁰, errors by 2⁻²¹.
         assert root_mean_square(made) == pytest.approx(figure, abs=5e-4 + 2**-21 * figure), orders
 
@@ -97,7 +97,7 @@ def test_published_root_mean_squared_errors(sizes, figures):
     ],
 )
 def test_published_root_mean_squared_errors_of_many_attributes(attributes, figure):
-    made = plan(named_workload((10,) * attributes, "≤3"), HALF, contributions=1)
+    made = plan(named_workload((10,) * attributes, "≤3"), HALF, contributions=1, objective="total_variance")
     assert root_mean_square(made) == pytest.approx(figure, abs=5e-4 + 2**-21 * figure)
     assert HALF.rho * (1 - Fraction(1, 2**18)) <= total_cost(made) <= HALF.rho
 
@@ -304,7 +304,9 @@ def test_predicted_variance_is_that_of_repeated_draws():
     quantile that far is at ±5.2 %: a variance wrong by 10 % is caught with probability above 1 − 1e-5.
     """
     sizes, draws = (3, 2, 4, 1), 20_000
-    made = plan(workload_of(sizes, [(0, 1, 3), (1, 2)]), Budget.zcdp(rho="0.3"), contributions=2)
+    made = plan(
+        workload_of(sizes, [(0, 1, 3), (1, 2)]), Budget.zcdp(rho="0.3"), contributions=2, objective="total_variance"
+    )
     layout, generator = made.layout, np.random.default_rng(20_240_917)
     noise = np.zeros((draws, layout.cells))
     for t in made.measured.tolist():
@@ -375,7 +377,9 @@ def test_exact_costs_of_a_large_plan_add_up(objective):
 @settings(max_examples=30, deadline=None)
 def test_noise_is_short_and_rounded_up_by_little(problem, rho, contributions):
     sizes, family = problem
-    made = plan(workload_of(sizes, family), Budget.zcdp(rho=rho), contributions=contributions)
+    made = plan(
+        workload_of(sizes, family), Budget.zcdp(rho=rho), contributions=contributions, objective="total_variance"
+    )
     layout = made.layout
     importance = np.zeros(len(layout.sets))
     for gamma in set(family):
@@ -449,8 +453,10 @@ def test_the_budget_for_a_margin_is_the_least_that_keeps_it(objective, names):
 
 
 def test_more_tables_for_the_same_budget_have_more_error():
-    few = plan(workload_of((3, 5, 2, 4), [(0, 1)]), HALF, contributions=1)
-    many = plan(workload_of((3, 5, 2, 4), list(combinations(range(4), 2))), HALF, contributions=1)
+    few = plan(workload_of((3, 5, 2, 4), [(0, 1)]), HALF, contributions=1, objective="total_variance")
+    many = plan(
+        workload_of((3, 5, 2, 4), list(combinations(range(4), 2))), HALF, contributions=1, objective="total_variance"
+    )
     assert few.standard_error("a0", "a1") < many.standard_error("a0", "a1")
 
 
@@ -470,7 +476,7 @@ def test_an_attribute_of_one_value_changes_nothing(objective):
 def test_the_total_is_always_there_to_measure():
     """p_∅ = 1: a workload that exists (it names a table) has something to measure, whatever its sizes."""
     for family in ([()], [(0,)], [(0, 1)]):
-        made = plan(workload_of((1, 1), family), HALF, contributions=1)
+        made = plan(workload_of((1, 1), family), HALF, contributions=1, objective="total_variance")
         assert made.measured.tolist() == [0]
         assert made.cost(0) <= Fraction(1, 2)
         # Var = 1/2ρ, rounded up.

@@ -193,13 +193,11 @@ class Job:
         return budget_of(self.epsilon, self.rho, self.delta, "")
 
     def plan(self, workload: Workload) -> Plan:
-        """Make the plan; by default for the method that will be used."""
-        from margrave.methods import DEFAULT, find
-        from margrave.planning.plans import plan
+        """Make the plan."""
+        from margrave.planning.plans import OBJECTIVE, plan
 
-        usual = find(self.method or DEFAULT).objective
         contributions = self.need("contributions")
-        return plan(workload, self.budget(), contributions=contributions, objective=self.objective or usual)
+        return plan(workload, self.budget(), contributions=contributions, objective=self.objective or OBJECTIVE)
 
     def source(self) -> Data:
         """Return the description of the private table; nothing is opened."""

@@ -44,7 +44,7 @@ _Array = TypeVar("_Array", Floats, Integers)
 # What the samplers of ``privacy.noise`` can draw: variances of discrete Gaussians between these two.
 SMALLEST_NOISE, LARGEST_NOISE = Fraction(1, 10**30), Fraction(10**30)
 # The default objective, in Python and on the command line.
-OBJECTIVE = "total_variance"
+OBJECTIVE = "nonnegative"
 _LARGEST_WEIGHT_RATIO = 1e30
 _DIGITS = 22
 # Noise is raised by so much, so that the bound on its cost, which is above the true one by 2⁻⁴⁰, stays within ρ.
@@ -168,11 +168,11 @@ def plan(
         The most rows that one person has in the table; at least 1. It multiplies every standard error, and has no
         default because only the owner of the table knows it.
     objective
-        "total_variance" (the default): least mean squared error over all cells, each counted with the weight of its
-        table. "table_variance": the same with every table counted alike, whatever its size, times its weight.
-        "max_variance": the largest weight times variance of any table is as small as can be. "nonnegative": for
-        tables without negative counts (method "lnn"), which need the small tables inside the wanted ones more than
-        unbiased tables do; the errors that the plan predicts are still those of the unbiased tables.
+        "nonnegative" (the default): for tables without negative counts (method "lnn"), which need the small tables
+        inside the wanted ones more than unbiased tables do; the errors that the plan predicts are still those of the
+        unbiased tables. "total_variance": least mean squared error of the unbiased tables over all cells, each counted
+        with the weight of its table. "table_variance": the same with every table counted alike, whatever its size,
+        times its weight. "max_variance": the largest weight times variance of any table is as small as can be.
     tolerance
         For "max_variance": how far from the least possible it may stop, relative to that.
     """

@@ -36,6 +36,11 @@ def test_every_mechanism_has_one_shape(name):
     assert run == {one: parameters[one].default for one in run}
 
 
+def test_python_and_the_command_line_plan_for_the_same_objective():
+    defaults = {inspect.signature(one).parameters["objective"].default for one in (mg.plan, mg.budget_for_margin)}
+    assert defaults == {mechanism_class("planner").objective} == {"nonnegative"}
+
+
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_every_mechanism_says_what_it_is(name):
     chosen = mechanism_class(name)

@@ -11,7 +11,7 @@ from margrave.workload import Workload
 
 DOMAIN = Domain.fromdict({"age": 10, "sex": 2, "region": 200})
 WORKLOAD = Workload(DOMAIN, [("age", "sex"), ("age", "region"), ("sex", "region"), ("age",)])
-PLAN = plan(WORKLOAD, Budget.zcdp(rho=Fraction(1, 2)), contributions=1)
+PLAN = plan(WORKLOAD, Budget.zcdp(rho=Fraction(1, 2)), contributions=1, objective="total_variance")
 
 
 def test_rows_count_tables_cells_and_errors_by_order():
