@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 import margrave as mg
-from margrave import measurement, memory
+from margrave import boundary, memory
 from margrave.cli.app import run
 from margrave.measurements import Measurements
 from margrave.privacy.ledger import Ledger
@@ -49,7 +49,7 @@ def release(*more, out="release"):
 
 def signalling(monkeypatch, *places, number=signal.SIGINT):
     """Send a signal to this process in the middle of these draws of noise."""
-    drawn, lock, count = measurement._drawn, threading.Lock(), iter(range(10**6))
+    drawn, lock, count = boundary._drawn, threading.Lock(), iter(range(10**6))
 
     def drawing(*words):
         with lock:
@@ -59,7 +59,7 @@ def signalling(monkeypatch, *places, number=signal.SIGINT):
             time.sleep(0.7)  # more than one press of a key takes
         return drawn(*words)
 
-    monkeypatch.setattr(measurement, "_drawn", drawing)
+    monkeypatch.setattr(boundary, "_drawn", drawing)
 
 
 # Signals
