@@ -68,7 +68,7 @@ def lost(error):
 
 def no_query(kind, error):
     """The words for a query that is none."""
-    return rf"^{kind} could not be asked \({error}\): the query is no SQL that it understands, or names a table, column"
+    return rf"^{kind} could not be asked \({error}\): the query is not one SELECT in its SQL, or names a table, column"
 
 
 @pytest.fixture
@@ -133,9 +133,9 @@ def test_what_postgres_does_not_understand(people_url, tmp_path):
         ("SELECT code FROM peple", "UndefinedTable"),
         ("SELECT coda FROM people", "UndefinedColumn"),
         ("SELECT frobnicate(code) FROM people", "UndefinedFunction"),
-        (f"SELEKT code FROM people -- {SECRET}", "ParseError"),
-        (f"SELECT code FROM people WHERE '{SECRET}", "TokenError"),
-        ("SELECT code FROM people WHERE code = ANY", "SyntaxError|ParseError"),
+        (f"SELEKT code FROM people -- {SECRET}", "SyntaxError"),
+        (f"SELECT code FROM people WHERE '{SECRET}", "SyntaxError"),
+        ("SELECT code FROM people WHERE code = ANY", "SyntaxError"),
     ]:
         assert_fails(Data(people_url, query=query), no_query("the PostgreSQL database", error), tmp_path)
     for table in ("peple", "nowhere.people"):

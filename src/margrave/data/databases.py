@@ -21,6 +21,7 @@ from margrave.data.addresses import split_url
 from margrave.data.contributions import ROW, Choice, Dialect, chosen_sql
 from margrave.data.engines import BATCH_ROWS, COUNT, DuckEngine, Engine, FrameEngine, coded_columns
 from margrave.data.ids import FOLDED
+from margrave.data.queries import connect_reading, postgres_table
 from margrave.errors import DataError
 
 # Back ends of Ibis that run inside this process: fetching their rows costs nothing but time.
@@ -313,7 +314,7 @@ def _one_state(connection: Any) -> Iterator[None]:  # noqa: ANN401 - psycopg is 
 
 
 def open_url(url: str, table: str | None, query: str | None, stack: ExitStack) -> Engine:
-    """Open a table, or the result of a query, of a PostgreSQL database.
+    """Open a table, or the result of a query, of a PostgreSQL database, in a READ ONLY transaction.
 
     Parameters
     ----------
@@ -322,20 +323,20 @@ def open_url(url: str, table: str | None, query: str | None, stack: ExitStack) -
     table
         The name of the table, with its schema before a dot where there is one.
     query
-        A query in its place.
+        One SELECT in its place.
     stack
         Where what has to be closed is put.
     """
     try:
         import ibis
-        import psycopg
+        import psycopg  # noqa: F401 - the connection needs it
     except ImportError:
         raise DataError("a postgresql:// URL needs more packages; pip install 'margrave[postgres]'") from None
     address, named = split_url(url)
-    connection = stack.enter_context(psycopg.connect(address))
+    connection = stack.enter_context(connect_reading(address))
     stack.enter_context(_one_state(connection))
-    backend = ibis.postgres.from_connection(connection)
     if query is not None:
-        return open_ibis(backend.sql(query), stack)
+        return open_ibis(postgres_table(connection, query), stack)
+    backend = ibis.postgres.from_connection(connection)
     schema, _, name = (table or named or "").rpartition(".")
     return open_ibis(backend.table(name, database=schema or None), stack)

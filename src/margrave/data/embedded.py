@@ -1,13 +1,16 @@
 """The DuckDB inside margrave: it reads files, and it chooses which rows of a person are kept.
 
-It sees no variable of the program, loads nothing from the network, and what does not fit in its memory goes into a
-folder that only this user can read and that is removed with the connection.
+It sees no variable of the program, loads nothing from the network, opens no file but those that it is given, and what
+does not fit in its memory goes into a folder that only this user can read and that is removed with the connection. No
+statement can change any of this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from glob import escape
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +27,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def text(value: str) -> str:
+    """Return a text as SQL writes it."""
+    return "'" + value.replace("'", "''") + "'"
+
+
 def stream(relation: Any, rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ANN401 - its class moves between versions
     """Yield the rows of a relation of DuckDB, about so many at a time."""
     # What DuckDB 1 calls otherwise.
@@ -32,8 +40,16 @@ def stream(relation: Any, rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ANN40
 
 
 @contextmanager
-def connect(path: str = ":memory:") -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a database, which is closed at the end; a file is opened for reading only."""
+def connect(path: str = ":memory:", *, files: Sequence[str] = ()) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database, which is closed at the end; a file is opened for reading only.
+
+    Parameters
+    ----------
+    path
+        The file of the database.
+    files
+        The other files that it may open. It opens them again at every scan, so they have to be named.
+    """
     import duckdb
 
     with TemporaryDirectory(prefix="margrave-") as folder:
@@ -46,6 +62,16 @@ def connect(path: str = ":memory:") -> Iterator[duckdb.DuckDBPyConnection]:
         }
         connection = duckdb.connect(path, read_only=path != ":memory:", config=settings)
         try:
+            _lock(connection, [*([] if path == ":memory:" else [path]), *files])
             yield connection
         finally:
             connection.close()
+
+
+def _lock(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
+    """Let a database open these files and no others, and let no statement change that."""
+    names = [os.path.abspath(file) for file in files]  # noqa: PTH100 - links stay as they are named
+    # A name with an asterisk or a bracket is asked for in its escaped form, a pattern that matches this file alone.
+    paths = ", ".join(text(name) for name in dict.fromkeys([*names, *map(escape, names)]))
+    for setting in (f"allowed_paths = [{paths}]", "enable_external_access = false", "lock_configuration = true"):
+        connection.execute(f"SET {setting}")

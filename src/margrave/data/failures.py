@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 _NOT_SHOWN = "nothing was charged, and what the engine said is not shown because it may hold values"
 _NO_QUERY = (
-    "could not be asked ({error}): the query is no SQL that it understands, or names a table, column or function that "
+    "could not be asked ({error}): the query is not one SELECT in its SQL, or names a table, column or function that "
     "is not there; run it in a client of the database to see what is wrong"
 )
 _NO_CONNECTION = (
@@ -23,11 +23,19 @@ _NO_CONNECTION = (
     "user and password are right, and that this machine may connect"
 )
 _NO_TABLE = "has no such table ({error}); see how it is written, with its schema before a dot, as in survey.people"
+_NO_FILE = (
+    "may not open other files ({error}): a query or a view reads the tables of its database alone; give those files as "
+    "DATA, or open them by a connection of your own and give the relation"
+)
+_READ_ONLY = "may not be changed ({error}): a query can read and do nothing else"
 _NO_RIGHT = "may not be read by this user ({error}); ask for the right to read the table"
 _OTHERWISE = "could not be read and counted ({error}); see that it is whole and within reach, and that its query runs"
 # What the errors of each class mean, subclasses not included; by their names, since their libraries need not be there.
 _MEANINGS = {
-    "duckdb": dict.fromkeys(("ParserException", "BinderException", "CatalogException"), _NO_QUERY),
+    "duckdb": {
+        **dict.fromkeys(("ParserException", "BinderException", "CatalogException"), _NO_QUERY),
+        "PermissionException": _NO_FILE,
+    },
     "psycopg": {
         **dict.fromkeys(
             ("SyntaxError", "UndefinedTable", "UndefinedColumn", "UndefinedFunction", "UndefinedObject"), _NO_QUERY
@@ -44,6 +52,7 @@ _MEANINGS = {
             _NO_CONNECTION,
         ),
         "InvalidSchemaName": _NO_TABLE,
+        "ReadOnlySqlTransaction": _READ_ONLY,
         "InsufficientPrivilege": _NO_RIGHT,
     },
     "ibis": {"TableNotFound": _NO_TABLE},

@@ -17,9 +17,10 @@ from typing import Any
 import pyarrow as pa
 
 from margrave.data.addresses import shown
-from margrave.data.embedded import connect, quoted
+from margrave.data.embedded import connect, quoted, text
 from margrave.data.engines import BATCH_ROWS, DuckEngine, Engine
 from margrave.data.formats import COMPRESSED, JSON, PARQUET, TextFormat, format_of, is_separated, wrong_ending
+from margrave.data.queries import duckdb_select
 from margrave.data.separated import fault_of, in_utf_8, read_headers
 from margrave.errors import DataError, suggestion
 
@@ -122,7 +123,7 @@ class ParquetEngine(Engine):
                 "the files have columns of different names or types, which the engine would convert; leave out "
                 "counting='push-down' (--counting)"
             )
-        connection = self._stack.enter_context(connect())
+        connection = self._stack.enter_context(connect(files=self._paths))
         relation = connection.read_parquet([escape(path) for path in self._paths], hive_partitioning=False)
         return DuckEngine(relation, self._stack).lazy()
 
@@ -137,8 +138,8 @@ def _csv_relation(files: Sequence[str], text_format: TextFormat, stack: ExitStac
     """Return CSV files, all with the same header, as a relation of texts."""
     names, delimiter = read_headers(files, text_format), text_format.delimiter_of(files[0])
     readable = in_utf_8(files, text_format, stack)
-    columns = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in names)
-    options = f"delim = {_text(delimiter)}, quote = '\"', escape = '\"', header = true, auto_detect = false"
+    columns = ", ".join(f"{text(name)}: 'VARCHAR'" for name in names)
+    options = f"delim = {text(delimiter)}, quote = '\"', escape = '\"', header = true, auto_detect = false"
     options = f"{options}, columns = {{{columns}}}, max_line_size = {_LONGEST_LINE}"
     _check_case(names)
     relation = _relation("read_csv", readable, options, stack)
@@ -158,7 +159,7 @@ def _json_relation(files: Sequence[str], stack: ExitStack) -> Any:  # noqa: ANN4
     if not names:
         raise DataError("the file holds no object, so that nobody knows its columns; give one with rows")
     _check_case(names)
-    columns = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in names)
+    columns = ", ".join(f"{text(name)}: 'VARCHAR'" for name in names)
     return _relation("read_json", files, f"format = 'auto', records = true, columns = {{{columns}}}", stack)
 
 
@@ -170,9 +171,9 @@ def _check_case(names: Sequence[str]) -> None:
 
 def _relation(function: str, files: Sequence[str], options: str, stack: ExitStack) -> Any:  # noqa: ANN401 - a relation
     """Return what a function of DuckDB reads from files."""
-    connection = stack.enter_context(connect())
+    connection = stack.enter_context(connect(files=files))
     # The names are taken as they are: an asterisk in one that exists is no pattern.
-    paths = ", ".join(_text(escape(file)) for file in files)
+    paths = ", ".join(text(escape(file)) for file in files)
     # The name of a folder is no value, whatever form it has, and must not take the place of one in the file.
     return connection.sql(f"SELECT * FROM {function}([{paths}], {options}, hive_partitioning = false)")
 
@@ -186,11 +187,6 @@ def _check_whole(file: str) -> None:
                 pass
 
 
-def _text(value: str) -> str:
-    """Return a text as SQL writes it."""
-    return "'" + value.replace("'", "''") + "'"
-
-
 def open_database(path: str | os.PathLike[str], table: str | None, query: str | None, stack: ExitStack) -> Engine:
     """Open a table, or the result of a query, of a DuckDB file, for reading only.
 
@@ -201,7 +197,7 @@ def open_database(path: str | os.PathLike[str], table: str | None, query: str | 
     table
         The name of the table, with its schema before a dot where there is one.
     query
-        A query in its place.
+        One SELECT in its place.
     stack
         Where what has to be closed is put.
     """
@@ -214,7 +210,7 @@ def open_database(path: str | os.PathLike[str], table: str | None, query: str | 
             "is open already, give a relation of the connection that has it"
         ) from None
     if query is not None:
-        return DuckEngine(connection.sql(query), stack)
+        return DuckEngine(connection.sql(duckdb_select(query)), stack)
     return DuckEngine(_table_of(connection, str(table), name), stack)
 
 
