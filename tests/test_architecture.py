@@ -15,7 +15,8 @@ PACKAGE = Path(margrave.__file__).parent
 FLOORS = [
     {"escaping"},
     {"errors"},
-    {"options", "memory", "strict_json", "atomic_file"},
+    {"options", "memory", "atomic_file"},
+    {"strict_json"},
     {"algebra", "privacy", "domain"},
     {"workload", "measurements", "data"},
     {"planning", "reconstruction"},

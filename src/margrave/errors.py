@@ -8,19 +8,26 @@ from unicodedata import normalize
 
 from margrave.escaping import visible, without_passwords
 
+_LONGEST_TEXT = 4000
+# Comparing names takes time with the product of their lengths.
+_LONGEST_COMPARED = 200
+
 
 class MargraveError(Exception):
     """Any error that margrave raises on purpose; the command line shows its text as one line.
 
     Its text is one line of visible characters without a password, whatever names, paths, addresses and messages of
-    others went into it.
+    others went into it. A text of more than 4,000 characters is shown without its middle.
     """
 
     def __init__(self, *words: object) -> None:
         super().__init__(*(without_passwords(word) if isinstance(word, str) else word for word in words))
 
     def __str__(self) -> str:
-        return visible(super().__str__())
+        text = super().__str__()
+        if len(text) > _LONGEST_TEXT:
+            text = f"{text[: _LONGEST_TEXT // 2]} … {text[-_LONGEST_TEXT // 2 :]}"
+        return visible(text)
 
 
 class DomainError(MargraveError):
@@ -105,7 +112,9 @@ class JobError(MargraveError):
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'age'?"`` when one known name is close to ``name``, else nothing."""
-    names = list(known)
+    names = [other for other in known if len(other) <= _LONGEST_COMPARED]
+    if len(name) > _LONGEST_COMPARED:
+        return ""
     for other in names:
         if other != name and normalize("NFC", other) == normalize("NFC", name):
             return f"; did you mean {other!r}? The two look alike but differ in Unicode form (é as one or as two)"

@@ -27,7 +27,7 @@ def require_memory(needed: int, purpose: str, largest: Sequence[tuple[str, int]]
     purpose
         What they are for, as the object of "… needs".
     largest
-        The largest tables as (name, bytes), named in the message.
+        The largest tables as (name, bytes), named in the message; there may be none.
     advice
         What the user can do, as a sentence without its full stop.
     """
@@ -35,9 +35,9 @@ def require_memory(needed: int, purpose: str, largest: Sequence[tuple[str, int]]
     if needed <= usable:
         return
     tables = ", ".join(f"{name} ({_readable(size)})" for name, size in largest)
+    named = f"the largest tables are {tables}; " if largest else ""
     raise MemoryLimitError(
-        f"{purpose} needs {_readable(needed)} of memory and {_readable(usable)} can be used; "
-        f"the largest tables are {tables}; {advice}"
+        f"{purpose} needs {_readable(needed)} of memory and {_readable(usable)} can be used; {named}{advice}"
     )
 
 

@@ -103,7 +103,7 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path):
     with pytest.raises(JobError, match="cannot be read"):
         Job.read(tmp_path / "none.toml")
     (tmp_path / "job.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(JobError, match="not TOML in UTF-8"):
+    with pytest.raises(JobError, match="not UTF-8 at byte 0"):
         Job.read(tmp_path / "job.toml")
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from margrave.errors import MemoryLimitError
+
 AttributeSet = tuple[int, ...]
 Integers = NDArray[np.int64]
 
@@ -55,22 +57,42 @@ def by_size(sets: Iterable[AttributeSet]) -> dict[int, Integers]:
     }
 
 
-def closure_levels(groups: Mapping[int, Integers]) -> tuple[Level, ...]:
-    """Return the closure of a family, given `by_size`, level by level from the empty set up; empty for no family."""
+def closure_levels(groups: Mapping[int, Integers], *, most: int | None = None) -> tuple[Level, ...]:
+    """Return the closure of a family, level by level from the empty set up; empty for no family.
+
+    Parameters
+    ----------
+    groups
+        The family, as `by_size` returns it.
+    most
+        How many sets the closure may have; a `MemoryLimitError` is raised as soon as there are more.
+    """
     if not groups:
         return ()
-    largest = max(groups)
+    largest, found = max(groups), 0
+    # The subsets of the largest set alone are 2 to the power of its size.
+    _check_most(2 ** min(largest, 64), most)
     levels: list[Level] = []
     above: Integers = np.empty((0, largest + 1), dtype=np.int64)  # nothing above the largest sets
     for size in range(largest, -1, -1):
         own = groups.get(size, np.empty((0, size), dtype=np.int64))
         inherited = _without_each_member(above)
         members, row = _distinct_rows(np.concatenate([own, inherited]))
+        found += len(members)
+        _check_most(found, most)
         if levels:
             levels[-1] = Level(above, row[len(own) :].reshape(len(above), size + 1))
         levels.append(Level(members, np.empty((len(members), size), dtype=np.int64)))
         above = members
     return tuple(reversed(levels))
+
+
+def _check_most(found: int, most: int | None) -> None:
+    """Raise `MemoryLimitError` if there are more sets than there may be."""
+    if most is not None and found > most:
+        raise MemoryLimitError(
+            f"the tables have more than {most:,} tables inside them; ask for fewer attributes a table"
+        )
 
 
 def closure(sets: Iterable[AttributeSet]) -> tuple[AttributeSet, ...]:

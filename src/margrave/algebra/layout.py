@@ -50,7 +50,7 @@ class Layout:
     facet_cells: int
 
     @classmethod
-    def of(cls, sizes: Sequence[int], sets: Collection[AttributeSet]) -> Layout:
+    def of(cls, sizes: Sequence[int], sets: Collection[AttributeSet], *, most_tables: int | None = None) -> Layout:
         """Lay out the closure of a family of attribute sets.
 
         Parameters
@@ -59,16 +59,21 @@ class Layout:
             Number of values of each attribute.
         sets
             Sets of attribute positions; at least one.
+        most_tables
+            How many tables the closure may have. Where it has more, the work ends with a `MemoryLimitError` before it
+            has taken much more time or memory than a closure of that size.
         """
         groups = lattice.by_size(sets)
-        _check_counts(np.array(sizes, dtype=np.float64), groups)
-        levels = lattice.closure_levels(groups)
+        # A size that no float or 64-bit integer holds is beyond what can be addressed, and must not end in overflow.
+        capped = [min(size, _MOST_CELLS + 1) for size in sizes]
+        _check_counts(np.array(capped, dtype=np.float64), groups)
+        levels = lattice.closure_levels(groups, most=most_tables)
         rank, starts = _rank_inner_first(levels)
         members = [tuple(row) for level in levels for row in level.members.tolist()]
         placed: list[AttributeSet] = [()] * len(members)
         for place, attributes in zip(rank.tolist(), members, strict=True):
             placed[place] = attributes
-        index, facet_cells = _index(np.array(sizes, dtype=np.int64), levels, rank)
+        index, facet_cells = _index(np.array(capped, dtype=np.int64), levels, rank)
         return cls(tuple(int(size) for size in sizes), tuple(placed), starts, index, facet_cells)
 
     @property

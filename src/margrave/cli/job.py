@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from margrave.cli.options import text_options
-from margrave.errors import BudgetRefusedError, JobError, suggestion
+from margrave.errors import BudgetRefusedError, DomainError, JobError, suggestion
+from margrave.strict_json import MOST_BYTES_BY_HAND, read_text
 
 if TYPE_CHECKING:
     from margrave.data.source import Data
@@ -68,6 +69,8 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "report": (bool,),
     "title": (str,),
 }
+# The parser takes memory with the square of the dots in a key.
+_MOST_DOTS = 2000
 _SPOKEN = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
 
 
@@ -130,9 +133,14 @@ class Job:
     def read(cls, path: Path) -> Job:
         """Read a job file."""
         try:
-            document = tomllib.loads(path.read_bytes().decode())
+            text = read_text(path, most_bytes=MOST_BYTES_BY_HAND)
+            if text.count(".") > _MOST_DOTS:
+                raise ValueError(f"it has more than {_MOST_DOTS:,} full stops")
+            document = tomllib.loads(text)
         except OSError as error:
             raise JobError(f"{path} cannot be read ({error.strerror}); give the path of a job file") from error
+        except DomainError as error:
+            raise JobError(f"{path}: {error}") from None
         except (ValueError, RecursionError) as error:
             raise JobError(f"{path} is not TOML in UTF-8 ({error}); see `margrave release --help`") from None
         values = {_field(path, key): _value(path, key, value) for key, value in document.items()}

@@ -31,7 +31,7 @@ from margrave.domain.foreign.recognition import YAML_ENDINGS, foreign_attributes
 from margrave.domain.values.kind import Label, checked_text
 from margrave.errors import DomainError, suggestion
 from margrave.escaping import visible
-from margrave.strict_json import check_keys, parse_object, read_text
+from margrave.strict_json import MOST_BYTES_BY_HAND, check_keys, parse_object, read_text
 
 _SCHEMA = 1
 _CODEBOOK_KEYS = ("draft", "reviewed", "margrave", "schema", "description", "attributes")
@@ -118,11 +118,13 @@ class Domain:
         It may be a codebook, mbi's sizes, CSVW metadata, SDNist's data dictionary or schema, all of them JSON, or
         SmartNoise's metadata, which is YAML.
         """
-        text = read_text(Path(path))
+        file = Path(path)
         try:
-            if Path(path).suffix.lower() in YAML_ENDINGS:
-                return cls._of_document(parse_yaml(text))
-            return cls.from_json(text)
+            if file.suffix.lower() in YAML_ENDINGS:
+                return cls._of_document(parse_yaml(read_text(file, most_bytes=MOST_BYTES_BY_HAND)))
+            return cls.from_json(read_text(file))
+        except OSError as error:
+            raise DomainError(f"{file} cannot be read ({error.strerror}); give the path of a codebook") from error
         except DomainError as error:
             raise DomainError(f"{os.fspath(path)}: {error}") from error
 

@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from margrave.algebra import lattice, transform
 from margrave.algebra.differences import corner, integrate, integrate_corners
@@ -31,7 +31,7 @@ from margrave.algebra.lattice import AttributeSet
 from margrave.algebra.layout import Layout
 from margrave.domain import Domain
 from margrave.errors import MargraveError, MeasurementError
-from margrave.measurements.archive import Arrays, read_archive, write_archive
+from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive, write_archive
 from margrave.measurements.entries import Names, Observation, marginal, observation, read_only, spoken
 from margrave.measurements.noise import Gaussian, Laplace, Loss, real_array
 from margrave.measurements.provenance import Provenance
@@ -239,7 +239,7 @@ class Measurements:
             "others": noises,
             "provenance": None if self.provenance is None else self.provenance.to_dict(),
         }
-        arrays: Arrays = {"values": self.values, "precisions": self.precisions, "counts": self.counts}
+        arrays: dict[str, NDArray[Any]] = {"values": self.values, "precisions": self.precisions, "counts": self.counts}
         if self.averages is not None:
             arrays["averages"] = self.averages
         for number, one in enumerate(self.others):
@@ -250,27 +250,20 @@ class Measurements:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Measurements:
-        """Read measurements from a file that `save` has written."""
-        header, arrays = read_archive(path, _KIND, _SCHEMA)
-        try:
-            domain = Domain.from_json(header["domain"])
-            layout = Layout.of(domain.shape, [domain.positions(names) for names in header["tables"]])
-            counts = np.asarray(arrays["counts"], dtype=np.int64)
-            whole = cls.from_centered(
-                domain,
-                layout,
-                values=arrays["values"],
-                precisions=arrays["precisions"],
-                counts=counts,
-                averages=arrays.get("averages"),
-            )
-            others = [_saved(domain, entry, arrays, number) for number, entry in enumerate(header["others"])]
-            saved = header.get("provenance")
-            provenance = None if saved is None else Provenance.from_dict(saved)
-            return replace(whole, others=tuple(others), provenance=provenance)
-        except (MargraveError, KeyError, TypeError, ValueError, AttributeError) as error:
-            reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-            raise MeasurementError(f"{os.fspath(path)} does not hold measurements ({reason}); save it again") from error
+        """Read measurements from a file that `save` has written.
+
+        The file may come from anybody: nothing in it is executed, and its sizes are checked before memory is taken.
+        """
+        with open_archive(path, _KIND, _SCHEMA) as archive:
+            try:
+                return _loaded(archive)
+            except ArchiveError:
+                raise
+            except (MargraveError, *UNREADABLE) as error:
+                reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+                raise MeasurementError(
+                    f"{os.fspath(path)} does not hold measurements ({reason}); save it again"
+                ) from error
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self.counts))
@@ -380,10 +373,67 @@ def _noise_entry(domain: Domain, one: Observation) -> dict[str, object]:
     )
 
 
-def _saved(domain: Domain, entry: dict[str, Any], arrays: Arrays, number: int) -> Observation:
+def _loaded(archive: Archive) -> Measurements:
+    """Return the measurements of a file, each array only once its shape is known from all that came before."""
+    header = archive.header
+    domain = Domain.from_json(_checked_text(header["domain"]))
+    measured = [domain.positions(_checked_names(names)) for names in _checked_list(header["tables"])]
+    # There is a precision for each table of the closure: no file makes anybody list more tables than it has numbers.
+    layout = Layout.of(domain.shape, measured, most_tables=archive.length("precisions"))
+    tables, floats = (len(layout.sets),), np.dtype(np.float64)
+    counts = archive.array("counts", tables, np.dtype(np.int64))
+    repeated = int(np.diff(layout.index.offset)[counts > 1].sum())
+    others = [_saved(domain, archive, number, entry) for number, entry in enumerate(_checked_list(header["others"]))]
+    whole = Measurements.from_centered(
+        domain,
+        layout,
+        values=archive.array("values", (layout.cells,), floats),
+        precisions=archive.array("precisions", tables, floats),
+        counts=counts,
+        averages=archive.array("averages", (repeated,), floats) if "averages" in archive else None,
+    )
+    _check_others(layout, whole.precisions, counts, others)
+    saved = header.get("provenance")
+    provenance = None if saved is None else Provenance.from_dict(saved)
+    return replace(whole, others=tuple(others), provenance=provenance)
+
+
+def _saved(domain: Domain, archive: Archive, number: int, entry: dict[str, Any]) -> Observation:
     """Return an observation from its entry in the header and its arrays."""
+    names, floats = _checked_names(entry["attributes"]), np.dtype(np.float64)
+    shape = tuple(domain[name].size - 1 for name in names)
+    values = archive.array(f"other_{number}", shape, floats)
     known: dict[str, Callable[[], Loss]] = {
         "laplace": lambda: Laplace(entry["scale"]),
-        "gaussian": lambda: Gaussian(covariance=arrays[f"covariance_{number}"]),
+        "gaussian": lambda: Gaussian(covariance=archive.array(f"covariance_{number}", (values.size,) * 2, floats)),
     }
-    return observation(domain, (entry["attributes"], arrays[f"other_{number}"], known[entry["noise"]]()))
+    return observation(domain, (names, values, known[_checked_text(entry["noise"])]()))
+
+
+def _check_others(layout: Layout, precisions: Floats, counts: Integers, others: Sequence[Observation]) -> None:
+    """Refuse observations that the layout does not hold, or that were not counted."""
+    counted = (precisions > 0).astype(np.int64)
+    for one in others:
+        if one.positions not in layout.places or not one.values.size:
+            raise MeasurementError("an observation with other noise is not among the tables")
+        counted[layout.places[one.positions]] += 1
+    if (counted > counts).any():
+        raise MeasurementError("a residual has more measurements than it counts")
+
+
+def _checked_list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise MeasurementError("an entry of its header is not a list")
+    return value
+
+
+def _checked_names(value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise MeasurementError("the attributes of a table are not a list of names")
+    return value
+
+
+def _checked_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise MeasurementError("an entry of its header is not a text")
+    return value

@@ -26,6 +26,7 @@ from scipy.linalg import cho_factor, cho_solve
 from margrave.algebra.differences import integrate
 from margrave.algebra.kernels import Floats
 from margrave.errors import MeasurementError
+from margrave.privacy.budget import shown_value
 
 # Precisions are inverse variances, and are added, multiplied by counts and divided by each other: within these bounds
 # none of that leaves the range of floating-point numbers.
@@ -181,10 +182,13 @@ def transposed(noise: Loss, shape: tuple[int, ...], axes: tuple[int, ...]) -> Lo
 
 def checked_positive(what: str, value: object) -> float:
     """Return the value as a float if it is a positive number of a size that can be computed with."""
-    number = math.nan if isinstance(value, bool | np.bool_) or not isinstance(value, Real) else float(value)
+    try:
+        number = math.nan if isinstance(value, bool | np.bool_) or not isinstance(value, Real) else float(value)
+    except OverflowError:  # a whole number beyond all floats
+        number = math.inf
     if not _SMALLEST <= number <= _LARGEST:
         raise MeasurementError(
-            f"{what} is {value!r}; give a positive finite number, from {_SMALLEST:g} to {_LARGEST:g}"
+            f"{what} is {shown_value(value)}; give a positive finite number, from {_SMALLEST:g} to {_LARGEST:g}"
         )
     return number
 

@@ -127,7 +127,7 @@ def test_no_pickle_is_ever_read(tmp_path):
         ({"schema": "1"}, "has schema '1'; a version is a whole number from 1"),
         ({"schema": True}, "has schema True; a version is a whole number from 1"),
         ({"tables": [["nobody"]]}, "does not hold measurements (no attribute 'nobody' in the domain"),
-        ({"tables": [["age"]]}, "does not hold measurements (a buffer of this workload has shape (4,)"),
+        ({"tables": [["age"]]}, "is damaged: its 'counts' has shape (4,) of int64, not (2,) of int64; save it again"),
         ({"domain": 3}, "does not hold measurements ("),
         ({"others": [{"attributes": ["age"], "noise": "cauchy"}]}, "does not hold measurements (it lacks 'cauchy')"),
         ({"others": [{"attributes": ["age"], "noise": "laplace"}]}, "does not hold measurements (it lacks 'scale')"),
@@ -146,5 +146,5 @@ def test_headers_that_say_something_else_are_refused(tmp_path, changes, text):
 
 def test_a_header_that_is_no_object_is_refused(tmp_path):
     np.savez(tmp_path / "noisy.npz", header=np.frombuffer(b"[1]", dtype=np.uint8))
-    with refused("noisy.npz holds None, not 'measurements'"):
+    with refused("noisy.npz is damaged or was not written by margrave (not a JSON object;"):
         Measurements.load(tmp_path / "noisy.npz")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 from margrave.domain.attribute import Attribute
@@ -11,6 +12,7 @@ from margrave.domain.foreign.csvw import csvw_columns, is_csvw
 from margrave.domain.foreign.sdnist import is_sdnist, sdnist_columns
 from margrave.domain.foreign.smartnoise import is_smartnoise, smartnoise_columns
 from margrave.errors import DomainError
+from margrave.strict_json import LONGEST_NUMBER
 
 YAML_ENDINGS = (".yaml", ".yml")
 # How each format is recognised and read; the first that is recognised counts.
@@ -34,7 +36,12 @@ def parse_yaml(text: str) -> dict[str, Any]:
     except ImportError:
         raise DomainError("a YAML file needs the package PyYAML; install it, or write the file as JSON") from None
     try:
-        document = yaml.safe_load(text)
+        document = yaml.load(text, _loader(yaml))
+    except (ValueError, ArithmeticError, RecursionError):
+        # A date that does not exist, a number beyond all floats, lists without end inside each other.
+        raise DomainError(
+            "YAML with a value that cannot be read; write the metadata of SmartNoise, or a codebook in JSON"
+        ) from None
     except yaml.YAMLError as error:
         place = getattr(error, "problem_mark", None)
         where = "" if place is None else f" at line {place.line + 1}"
@@ -42,3 +49,21 @@ def parse_yaml(text: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise DomainError("not a YAML mapping; write the metadata of SmartNoise, or a codebook in JSON")
     return document
+
+
+def _loader(yaml: ModuleType) -> type:
+    """Return a loader of plain values that refuses aliases and long numbers: a few bytes of either can take hours."""
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc,name-defined]
+        def compose_node(self, parent: object, index: object) -> object:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.composer.ComposerError(None, None, "an alias", self.peek_event().start_mark)
+            return super().compose_node(parent, index)
+
+        def construct_scalar(self, node: Any) -> Any:  # noqa: ANN401
+            value = super().construct_scalar(node)
+            if node.tag.endswith((":int", ":float")) and len(value) > LONGEST_NUMBER:
+                raise yaml.constructor.ConstructorError(None, None, "a long number", node.start_mark)
+            return value
+
+    return Loader

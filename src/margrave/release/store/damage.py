@@ -2,27 +2,8 @@
 
 from __future__ import annotations
 
-import struct
-import zipfile
-import zlib
-
 from margrave.errors import DamageError
 
-# What reading a file of any content may raise; all of it means damage, and none of it may reach the caller.
-UNREADABLE = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 _AGAIN = "; get the release again"
 
 

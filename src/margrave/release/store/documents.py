@@ -19,8 +19,6 @@ from margrave.errors import StoreError
 from margrave.release.store.folder import require_folder, sync
 from margrave.release.store.manifest import KIND, MANIFEST, OWN_FILES, TABLES, FileEntry, read_document, read_manifest
 
-_MOST_MANIFEST_BYTES = 2**29
-
 
 def replace_document(folder: str | os.PathLike[str], name: str, text: str) -> None:
     """Put a document into the folder of a release, in place of what it has under that name, and record its checksum.
@@ -118,6 +116,6 @@ def is_release(folder: Path) -> bool:
     if not (folder / MANIFEST).is_file():
         return False
     try:
-        return read_document(folder / MANIFEST, _MOST_MANIFEST_BYTES).get("margrave") == KIND
+        return read_document(folder / MANIFEST).get("margrave") == KIND
     except StoreError:
         return False

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from margrave.errors import DamageError, MargraveError, StoreError
-from margrave.release.store.damage import UNREADABLE, damage, remedied
+from margrave.measurements.archive import UNREADABLE
+from margrave.release.store.damage import damage, remedied
 from margrave.release.store.folder import require_folder
 from margrave.release.store.loading import load
 from margrave.release.store.manifest import Manifest, read_manifest

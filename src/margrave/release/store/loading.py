@@ -20,27 +20,27 @@ from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import thread_count
 from margrave.domain import Domain
-from margrave.errors import DamageError, MargraveError, ReconstructionError, StoreError
+from margrave.errors import DamageError, MargraveError, MemoryLimitError, ReconstructionError, StoreError
 from margrave.measurements import Measurements
-from margrave.measurements.archive import read_archive
+from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive
 from margrave.memory import require_memory
 from margrave.methods import Method, names, read
 from margrave.reconstruction.losses import estimate_residuals
 from margrave.reconstruction.nonnegative import Solution, Status
 from margrave.release.release import Release
 from margrave.release.store import paperwork
-from margrave.release.store.damage import UNREADABLE, damage, remedied
+from margrave.release.store.damage import damage, remedied
 from margrave.release.store.folder import require_folder
 from margrave.release.store.manifest import MEASUREMENTS, Manifest, read_document, read_manifest
 from margrave.release.store.remedies import remedy
 from margrave.release.store.saving import SUBTABLES, SUBTABLES_SCHEMA, unlisted_tables
 from margrave.release.store.tables import read_counts
-from margrave.release.store.verification import check_archive, check_content, listing_faults
+from margrave.release.store.verification import check_content, listing_faults
 from margrave.workload import Workload
 
 Progress = Callable[[int, int], None]
 
-_MOST_PRIVACY_BYTES = 2**28
+_SUBTABLES_FILE = "subtables.npz"
 
 
 def load(folder: str | os.PathLike[str], *, strict: bool = False, progress: Progress | None = None) -> Release:
@@ -63,6 +63,8 @@ def load(folder: str | os.PathLike[str], *, strict: bool = False, progress: Prog
         return _load(root, read_manifest(root), strict=strict, progress=progress)
     except DamageError as error:
         raise remedied(error, remedy(root)) from error
+    except ArchiveError as error:
+        raise remedied(damage(error.what), remedy(root)) from error
     except MargraveError:
         raise
     except UNREADABLE as error:
@@ -81,12 +83,13 @@ def _load(root: Path, manifest: Manifest, *, strict: bool, progress: Progress | 
         if name not in tables and (strict or manifest.needs(name)):
             check_content(root, name, entry)
     workload = _workload(root, manifest)
-    layout = Layout.of(workload.domain.shape, workload.positions)
-    _require_memory(root, layout, workload)
+    with open_archive(root / _SUBTABLES_FILE, SUBTABLES, SUBTABLES_SCHEMA) as archive:
+        layout = _layout(archive, workload)
+        _require_memory(root, layout, workload)
+        marginals = _subtables(archive, layout, workload)
     measurements = _measurements(root, workload.domain)
-    privacy = read_document(root / "privacy.json", _MOST_PRIVACY_BYTES)
+    privacy = read_document(root / "privacy.json")
     paperwork.check_privacy(privacy, measurements.provenance, str(root / "privacy.json"))
-    marginals = _subtables(root, layout, workload)
     _fill_tables(root, manifest, layout, workload, marginals, negative=not method.nonnegative, progress=progress)
     return Release(
         workload,
@@ -132,23 +135,32 @@ def _require_memory(root: Path, layout: Layout, workload: Workload) -> None:
 
 def _measurements(root: Path, domain: Domain) -> Measurements:
     """Return the measurements, which must be over the domain of domain.json."""
-    check_archive(root / MEASUREMENTS)
     measurements = Measurements.load(root / MEASUREMENTS)
     if measurements.domain != domain:
         raise StoreError(f"{root} is damaged: measurements.npz and domain.json differ; get the release again")
     return measurements
 
 
-def _subtables(root: Path, layout: Layout, workload: Workload) -> Floats:
+def _layout(archive: Archive, workload: Workload) -> Layout:
+    """Return the closure of the workload, in which every table has a file of its own or a count in the archive.
+
+    So no manifest makes anybody list more tables than the folder has numbers.
+    """
+    most = len(workload) + archive.length("counts")
+    try:
+        return Layout.of(workload.domain.shape, workload.positions, most_tables=most)
+    except MemoryLimitError as error:
+        raise damage(f"{archive.file} is damaged: it does not hold a count for every table inside others") from error
+
+
+def _subtables(archive: Archive, layout: Layout, workload: Workload) -> Floats:
     """Return a buffer of the closure with the counts of the tables that have no file of their own."""
-    file = root / "subtables.npz"
-    check_archive(file)
-    _, arrays = read_archive(file, SUBTABLES, SUBTABLES_SCHEMA)
-    counts, marginals = arrays["counts"], np.zeros(layout.cells)
     inside = list(unlisted_tables(layout, frozenset(workload.positions)))
     cells = sum(math.prod(layout.shape(table)) for table in inside)
-    if counts.shape != (cells,) or counts.dtype != np.float64 or not np.isfinite(counts).all():
-        raise damage(f"{file} is damaged: it does not hold the {cells:,} counts it should")
+    counts = archive.array("counts", (cells,), np.dtype(np.float64))
+    if not np.isfinite(counts).all():
+        raise damage(f"{archive.file} is damaged: a count is NaN or infinite")
+    marginals = np.zeros(layout.cells)
     begin = 0
     for table in inside:
         view = layout.view(marginals, table)

@@ -17,7 +17,7 @@ from typing import Any
 
 from margrave.errors import DomainError, StoreError
 from margrave.release.store.damage import damage
-from margrave.strict_json import parse_object
+from margrave.strict_json import parse_object, read_text
 
 Names = tuple[str, ...]
 
@@ -29,8 +29,6 @@ OWN_FILES = ("README.md", "csvw-metadata.json", *_NEEDED)
 # Schema 1 recorded the name of the method alone, schema 2 records the method whole.
 KIND, SCHEMA = "release", 2
 _NAME_ALONE = "options not recorded: the release was saved by margrave 0.1"
-# The manifest of a million tables has less; a larger one is not read into memory.
-_MOST_BYTES = 2**29
 _KEYS = ("margrave", "schema", "version", "created", "method", "solution", "tables", "files", "checksum")
 # What the file system and the list of files agree on: a name, or a name in a folder, none of them hidden.
 _PATH = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)?[A-Za-z0-9_-][A-Za-z0-9._-]*")
@@ -115,7 +113,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Return the manifest of a folder, or say why it is not one of a release."""
     if (folder / MEASUREMENTS).is_file() and not os.path.lexists(folder / MANIFEST):
         raise damage(f"{folder / MANIFEST} is missing")
-    document = read_document(folder / MANIFEST, _MOST_BYTES)
+    document = read_document(folder / MANIFEST)
     if document.get("margrave") != KIND:
         raise StoreError(f"{folder} holds {document.get('margrave')!r}, not a release; give the folder of a release")
     schema = document.get("schema")
@@ -131,16 +129,12 @@ def read_manifest(folder: Path) -> Manifest:
         raise damage(f"{folder / MANIFEST} is damaged ({error})") from error
 
 
-def read_document(file: Path, most_bytes: int) -> dict[str, Any]:
-    """Return the JSON object of a file that is no larger than so many bytes."""
+def read_document(file: Path) -> dict[str, Any]:
+    """Return the JSON object of a file, within the limits of ``strict_json``."""
     try:
         if not file.is_file() or file.is_symlink():
             raise StoreError(f"{file.parent} has no {file.name}; give the folder of a release")
-        if file.stat().st_size > most_bytes:
-            raise StoreError(f"{file} is larger than {most_bytes:,} bytes; margrave did not write it")
-        return parse_object(file.read_bytes().decode())
-    except UnicodeDecodeError as error:
-        raise damage(f"{file} is damaged: not UTF-8 at byte {error.start}") from None
+        return parse_object(read_text(file))
     except DomainError as error:
         raise damage(f"{file} is damaged: {str(error).split(';')[0]}") from error
     except OSError as error:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from margrave.errors import MargraveError, StoreError
 from margrave.measurements import Measurements
-from margrave.release.store.damage import UNREADABLE
+from margrave.measurements.archive import UNREADABLE
 from margrave.release.store.manifest import MEASUREMENTS, read_manifest
-from margrave.release.store.verification import check_archive, checksum
+from margrave.release.store.verification import checksum
 
 
 def remedy(folder: Path) -> str | None:
@@ -24,7 +24,6 @@ def _is_readable(file: Path) -> bool:
     try:
         if file.is_symlink() or not file.is_file():
             return False
-        check_archive(file)
         Measurements.load(file)
     except (MargraveError, *UNREADABLE):
         return False

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 
 SUBTABLES, SUBTABLES_SCHEMA = "subtables", 1
-_MOST_MANIFEST_BYTES = 2**29
 
 
 class SavedTable(Protocol):
@@ -198,7 +197,7 @@ def _check_replaceable(target: Path, *, overwrite: bool) -> None:
         return
     if MANIFEST not in present:
         raise StoreError(f"{target} is no release, and only a release is replaced; name another folder")
-    document = read_document(target / MANIFEST, _MOST_MANIFEST_BYTES)
+    document = read_document(target / MANIFEST)
     known = document.get("files")
     if document.get("margrave") != KIND or not isinstance(known, dict):
         raise StoreError(f"{target} is no release, and only a release is replaced; name another folder")

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import stat
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
-
-import numpy as np
-from numpy.lib import format as npy
 
 from margrave.errors import StoreError
 from margrave.release.store.damage import damage
@@ -51,23 +45,3 @@ def check_content(folder: Path, name: str, entry: FileEntry) -> None:
         raise damage(f"{folder / name} cannot be read ({error.strerror})") from error
     if found != entry:
         raise damage(f"{folder / name} is damaged: its checksum is wrong")
-
-
-def check_archive(file: Path) -> None:
-    """Refuse an archive of arrays that would take more memory than it has bytes: compressed, or of false shapes."""
-    size = file.stat().st_size
-    with zipfile.ZipFile(file) as archive:
-        for member in archive.infolist():
-            if member.compress_type != zipfile.ZIP_STORED or member.file_size > size:
-                raise damage(f"{file} is damaged: {member.filename!r} is compressed")
-            with archive.open(member) as stream:
-                if _array_bytes(stream) != member.file_size:
-                    raise damage(f"{file} is damaged: {member.filename!r} has a false shape")
-
-
-def _array_bytes(stream: IO[bytes]) -> int:
-    """Return how many bytes an array with its header takes, by what the header says."""
-    version = npy.read_magic(stream)
-    read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, _, dtype = read_header(stream)
-    return stream.tell() + math.prod(shape) * np.dtype(dtype).itemsize
