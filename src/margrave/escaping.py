@@ -23,7 +23,8 @@ _FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
 
 # Two forms of the address of a database: a URL, whose slashes a path may have merged into one, and words with "=". A
 # password may hold any character, so everything up to the last @ goes. A user without a password stays.
-_CREDENTIALS = re.compile(r"(?<=[A-Za-z0-9]{2}:/)(/{0,2})[^@]*?:.*@", re.DOTALL)
+# The texts may come from others: no part of one is looked at twice.
+_CREDENTIALS = re.compile(r"(?<=[A-Za-z0-9]{2}:/)(/{0,2})[^@:]*+:")
 _PASSWORD_WORD = re.compile(r"\b(pass\w*|pwd)(\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s'\"&]+)", re.IGNORECASE)
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 # Marks within a line, as CommonMark, GitHub, kramdown and Pandoc read them. An underscore between two letters is none.
@@ -65,7 +66,11 @@ def without_passwords(text: str) -> str:
     An address belongs where the private table is named. One that is given as a ledger, as a domain file or in a list
     is quoted by the message that refuses it, and must not take its password into a log. Doing it twice changes nothing.
     """
-    return _PASSWORD_WORD.sub(r"\1\2***", _CREDENTIALS.sub(r"\1***@", text))
+    last = text.rfind("@")
+    found = _CREDENTIALS.search(text, 0, last) if last > 0 else None
+    if found is not None:
+        text = f"{text[: found.end(1)]}***{text[last:]}"
+    return _PASSWORD_WORD.sub(r"\1\2***", text)
 
 
 def visible_json(text: str) -> str:

@@ -23,7 +23,7 @@ MOST_BYTES = 2**28
 # What people write by hand, and what is not read in one go by a parser in C, is shorter.
 MOST_BYTES_BY_HAND = 2**18
 # Lists and objects inside each other.
-_MOST_DEPTH = 32
+MOST_DEPTH = 32
 # Numbers, texts, lists and objects in one file.
 _MOST_VALUES = 20_000_000
 # Characters of one number; the longest float takes 24.
@@ -86,13 +86,13 @@ def _check_structure(text: str) -> None:
     needed = _BYTES_A_VALUE * values + _BYTES_A_CHARACTER * len(text)
     if needed > _SMALL:
         require_memory(needed, f"reading JSON of {len(text):,} characters", [], advice="give a smaller file")
-    for _ in range(_MOST_DEPTH):
+    for _ in range(MOST_DEPTH):
         bare, found = _INNERMOST.subn("", bare)
         if not found:
             break
     # What is left are brackets deeper than that, or brackets without their partner: a few of those the parser names.
-    if _INNERMOST.search(bare) or sum(map(bare.count, "[{")) > _MOST_DEPTH:
-        raise DomainError(f"JSON with more than {_MOST_DEPTH} lists and objects inside each other; write it with fewer")
+    if _INNERMOST.search(bare) or sum(map(bare.count, "[{")) > MOST_DEPTH:
+        raise DomainError(f"JSON with more than {MOST_DEPTH} lists and objects inside each other; write it with fewer")
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -167,3 +167,18 @@ def test_a_budget_above_the_cap_begins_no_ledger(tmp_path):
     with pytest.raises(BudgetRefusedError, match="no ledger was begun and nothing was read: ask for less"):
         Job(ledger=str(file), cap_rho=0.5, rho=0.6).open_ledger()
     assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a." * 3000 + "a = 1", "it has more than 2,000 full stops"),
+        ("a = " + "[" * 100_000, "is not TOML"),
+        ("a = " + "1" * 100_000, "is not TOML"),
+        ("# long\n" * 50_000, "larger than 262,144 bytes; give a smaller file"),
+    ],
+    ids=["dots", "lists", "digits", "long"],
+)
+def test_a_job_file_is_read_within_limits(tmp_path, text, message):
+    with pytest.raises(JobError, match=message):
+        Job.read(written(tmp_path, text))

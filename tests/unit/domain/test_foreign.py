@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import json
 import re
+import time
+from itertools import pairwise
 
 import pytest
 
@@ -320,3 +322,31 @@ def test_without_the_package_the_error_says_what_to_install(tmp_path, monkeypatc
     monkeypatch.setattr(builtins, "__import__", without)
     with refused("a YAML file needs the package PyYAML; install it, or write the file as JSON"):
         Domain.read(path)
+
+
+LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in pairwise("abcdefghij")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (LAUGHS, "not YAML at line 2;"),
+        ("age: &age [F, M]\nsex: *age\n", "not YAML at line 2;"),
+        ("[" * 100_000, "not YAML at line 1;"),
+        ("- " * 100_000, "not YAML at line 1;"),
+        ("age: 2020-99-99\n", "YAML with a value that cannot be read;"),
+        ("age: 1" + ":1" * 120_000 + "\n", "not YAML at line 1;"),
+        ("age: 0x" + "f" * 100_000 + "\n", "not YAML at line 1;"),
+        ("age: 3\n" * 50_000, "larger than 262,144 bytes; give a smaller file"),
+    ],
+    ids=["a bomb", "an alias", "lists", "dashes", "a date", "base sixty", "hexadecimal", "long"],
+)
+def test_yaml_is_read_within_limits(text, message, tmp_path):
+    path = tmp_path / "domain.yaml"
+    path.write_text(text, encoding="utf-8")
+    start = time.process_time()
+    with refused(f"{path}: {message}"):
+        Domain.read(path)
+    assert time.process_time() - start < 2

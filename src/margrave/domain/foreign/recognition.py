@@ -12,7 +12,7 @@ from margrave.domain.foreign.csvw import csvw_columns, is_csvw
 from margrave.domain.foreign.sdnist import is_sdnist, sdnist_columns
 from margrave.domain.foreign.smartnoise import is_smartnoise, smartnoise_columns
 from margrave.errors import DomainError
-from margrave.strict_json import LONGEST_NUMBER
+from margrave.strict_json import LONGEST_NUMBER, MOST_DEPTH
 
 YAML_ENDINGS = (".yaml", ".yml")
 # How each format is recognised and read; the first that is recognised counts.
@@ -38,7 +38,7 @@ def parse_yaml(text: str) -> dict[str, Any]:
     try:
         document = yaml.load(text, _loader(yaml))
     except (ValueError, ArithmeticError, RecursionError):
-        # A date that does not exist, a number beyond all floats, lists without end inside each other.
+        # A date that does not exist, a number beyond all floats.
         raise DomainError(
             "YAML with a value that cannot be read; write the metadata of SmartNoise, or a codebook in JSON"
         ) from None
@@ -52,13 +52,18 @@ def parse_yaml(text: str) -> dict[str, Any]:
 
 
 def _loader(yaml: ModuleType) -> type:
-    """Return a loader of plain values that refuses aliases and long numbers: a few bytes of either can take hours."""
+    """Return a loader of plain values that refuses aliases, depth and long numbers: a few bytes of them take hours."""
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc,name-defined]
+        depth = 0
+
         def compose_node(self, parent: object, index: object) -> object:
-            if self.check_event(yaml.AliasEvent):
-                raise yaml.composer.ComposerError(None, None, "an alias", self.peek_event().start_mark)
-            return super().compose_node(parent, index)
+            self.depth += 1
+            if self.depth > MOST_DEPTH or self.check_event(yaml.AliasEvent):
+                raise yaml.composer.ComposerError(None, None, "too deep, or an alias", self.peek_event().start_mark)
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
 
         def construct_scalar(self, node: Any) -> Any:  # noqa: ANN401
             value = super().construct_scalar(node)
