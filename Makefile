@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP  := $(VENV)/.installed
+# Tests run on all cores, longest groups shared out as workers become free.
+PARALLEL ?= --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-engines bench reproduce lint docs clean
@@ -15,7 +17,7 @@ demo: $(STAMP)-core ## the main job on a built-in table
 	@$(BIN)/margrave demo
 
 test: $(STAMP)-dev ## all tests that need nothing but the package index
-	@$(BIN)/python -m pytest -m "not engines"
+	@$(BIN)/python -m pytest -m "not engines" $(PARALLEL)
 
 test-engines: $(STAMP)-dev ## the heavy tests: full-size data, other engines
 	@$(BIN)/python -m pytest -m engines
