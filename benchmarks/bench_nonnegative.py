@@ -32,7 +32,7 @@ def estimates_of(name: str):  # noqa: ANN201 - the type would need the heavy imp
     """Return ResidualPlanner estimates of a data set at ε = 1."""
     from planner import measured_residuals
 
-    from margrave.reconstruction.losses import Estimates
+    from margrave.reconstruction.estimates import Estimates
 
     layout, _, residuals, variances = measured_residuals(FOLDER, name, 1.0)
     with np.errstate(divide="ignore"):
@@ -42,7 +42,7 @@ def estimates_of(name: str):  # noqa: ANN201 - the type would need the heavy imp
 def compile_all() -> None:
     """Solve a tiny problem, so that no time and memory of the compiler is counted."""
     from margrave.algebra.layout import Layout
-    from margrave.reconstruction.losses import Estimates
+    from margrave.reconstruction.estimates import Estimates
     from margrave.reconstruction.nonnegative import reconstruct_nonnegative
 
     layout = Layout.of((2, 3, 2, 2), list(combinations(range(4), 3)))
@@ -104,7 +104,7 @@ def hundred() -> None:
     """Run 100 rounds on all three-way tables of a hundred attributes of ten values."""
     from margrave.algebra import transform
     from margrave.algebra.layout import Layout
-    from margrave.reconstruction.losses import Estimates
+    from margrave.reconstruction.estimates import Estimates
     from margrave.reconstruction.nonnegative import reconstruct_nonnegative
 
     compile_all()

@@ -15,7 +15,7 @@ from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.measurements import Measurements
 from margrave.reconstruction.certificate import Problem
-from margrave.reconstruction.losses import estimate_residuals, mean_residuals
+from margrave.reconstruction.estimates import estimate_residuals, mean_residuals
 from margrave.reconstruction.nonnegative import Ascent, solver_weights
 from margrave.workload import Workload
 

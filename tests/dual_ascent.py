@@ -29,7 +29,7 @@ import numpy as np
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats
 from margrave.errors import ConvergenceError, ReconstructionError
-from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import solver_weights
 
 # Changes of the multipliers never grow with a safe step; this much growth is no accident.

@@ -11,7 +11,7 @@ from margrave.algebra.layout import Layout
 from margrave.reconstruction import denoising
 from margrave.reconstruction.completion import _Cascade
 from margrave.reconstruction.denoising import denoise, learned_prior, posterior
-from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.proportional import fit_proportionally, most_even
 
 SHAPES = [(3, 4), (2, 3, 4), (3, 2, 2, 2)]

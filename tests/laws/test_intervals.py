@@ -24,7 +24,7 @@ from strategies import families, seeds
 from margrave.algebra.layout import Layout
 from margrave.domain import Attribute, Domain
 from margrave.measurements import Gaussian, Measurements
-from margrave.reconstruction.losses import estimate_residuals
+from margrave.reconstruction.estimates import estimate_residuals
 from margrave.release.interval import normal_interval
 from margrave.release.reconstruct import reconstruct
 from margrave.release.uncertainty import query_covariance, unmeasured

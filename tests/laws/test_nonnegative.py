@@ -22,7 +22,7 @@ from strategies import families, seeds
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.errors import ReconstructionError
-from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Status, reconstruct_nonnegative, solver_weights
 
 ORACLE = 1e-9

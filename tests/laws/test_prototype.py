@@ -18,7 +18,7 @@ from planner import measured_residuals
 from scipy import sparse
 
 from margrave.algebra import transform
-from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Status, reconstruct_nonnegative
 
 ROUNDS = 1000

@@ -12,7 +12,7 @@ from strategies import families, seeds
 from margrave.algebra.layout import Layout
 from margrave.domain import Domain
 from margrave.measurements import Gaussian, Measurements
-from margrave.reconstruction.losses import estimate_residuals
+from margrave.reconstruction.estimates import estimate_residuals
 from margrave.release.uncertainty import cell_variance, covariance
 
 

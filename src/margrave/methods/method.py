@@ -23,7 +23,7 @@ from margrave.errors import ReconstructionError, suggestion
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
     from margrave.measurements import Measurements
-    from margrave.reconstruction.losses import Estimates
+    from margrave.reconstruction.estimates import Estimates
     from margrave.reconstruction.nonnegative import Solution
     from margrave.workload import Workload
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from margrave.algebra.layout import Layout
     from margrave.domain import Domain
     from margrave.reconstruction.automatic import Choice
-    from margrave.reconstruction.losses import Estimates
+    from margrave.reconstruction.estimates import Estimates
 
 Names = tuple[str, ...]
 Pairs = tuple[tuple[Names, float], ...]
@@ -138,7 +138,7 @@ class NonNegative(Method):
 
     def make(self, request: Request) -> Made:
         """Return the nearest non-negative tables, and what the solver reported."""
-        from margrave.reconstruction.losses import mean_residuals
+        from margrave.reconstruction.estimates import mean_residuals
         from margrave.reconstruction.nonnegative import Status, reconstruct_nonnegative
 
         centres = request.estimates

@@ -31,7 +31,7 @@ from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.reconstruction.certificate import Problem
 from margrave.reconstruction.completion import LEAST_TOTAL, complete
-from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Ascent, solver_weights
 from margrave.reconstruction.shrinkage import shrink_residuals
 

@@ -46,7 +46,7 @@ import numpy as np
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats
 from margrave.reconstruction.denoising import LEAST_SHARE, denoise
-from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.proportional import fit_proportionally, most_even, ratio
 
 # Equation (5) puts a difference back when more than this share of it is not noise.

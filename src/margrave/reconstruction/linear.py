@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats
-from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.estimates import Estimates
 
 
 def maximum_likelihood(estimates: Estimates, *, out: Floats | None = None) -> Floats:

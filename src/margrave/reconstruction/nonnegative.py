@@ -40,7 +40,7 @@ from margrave.algebra.threads import over_tables
 from margrave.errors import ReconstructionError
 from margrave.reconstruction import rounds
 from margrave.reconstruction.certificate import ROUNDING, Certificate, Problem, certify, dual_residuals
-from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.estimates import Estimates
 
 # The paper's η for its own weights, which are at most k_∅: unmeasured residuals are held nearer to zero than measured
 # ones to their estimates.

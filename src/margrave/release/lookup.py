@@ -16,7 +16,7 @@ from margrave.domain import Domain
 from margrave.errors import DomainError, ReleaseError
 from margrave.measurements.entries import spoken
 from margrave.methods.method import Method
-from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.estimates import Estimates
 from margrave.release.uncertainty import Mask, query_covariance, unmeasured
 from margrave.workload import Workload
 

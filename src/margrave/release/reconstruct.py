@@ -10,7 +10,7 @@ from margrave.errors import ReleaseError, WorkloadError
 from margrave.measurements import Measurements
 from margrave.methods import DEFAULT, find
 from margrave.methods.method import Method, Request
-from margrave.reconstruction.losses import estimate_residuals
+from margrave.reconstruction.estimates import estimate_residuals
 from margrave.release.release import Release
 from margrave.workload import Workload
 

@@ -12,7 +12,7 @@ import numpy as np
 from margrave.algebra.kernels import Floats
 from margrave.measurements import Measurements, Provenance
 from margrave.methods.method import Method
-from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Solution
 from margrave.release.interval import LEVEL, checked_level
 from margrave.release.lookup import Lookup

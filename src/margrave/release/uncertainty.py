@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margrave.errors import ReleaseError
-from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.estimates import Estimates
 
 Mask = NDArray[np.bool_]
 

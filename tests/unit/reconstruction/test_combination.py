@@ -7,7 +7,7 @@ import pytest
 
 from margrave.errors import ConvergenceError, MeasurementError
 from margrave.measurements import Gaussian, Laplace
-from margrave.reconstruction.combination import combine, weighted_median
+from margrave.reconstruction.estimates import combine, weighted_median
 
 
 class Downhill:

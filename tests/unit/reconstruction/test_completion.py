@@ -13,8 +13,8 @@ from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.methods.truncated import truncate_and_rescale
 from margrave.reconstruction.completion import complete, likely_total, share_unexplained
+from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.linear import maximum_likelihood
-from margrave.reconstruction.losses import Estimates
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
 
 SIZES = (4, 3, 5, 2)

@@ -13,7 +13,7 @@ from matrices import expand_matrix, full_difference
 from margrave.algebra.differences import difference, integrate
 from margrave.algebra.layout import Layout
 from margrave.errors import ConvergenceError, ReconstructionError
-from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.estimates import Estimates
 
 SIZES = (3, 2, 4)
 LAYOUT = Layout.of(SIZES, [(0, 1), (1, 2)])

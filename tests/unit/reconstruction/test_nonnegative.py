@@ -11,7 +11,7 @@ from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.errors import ArrayError, ReconstructionError
 from margrave.reconstruction.certificate import Problem, certify
-from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import (
     Status,
     check_holds,

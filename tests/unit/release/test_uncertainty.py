@@ -9,7 +9,7 @@ from margrave.algebra.layout import Layout
 from margrave.domain import Domain
 from margrave.errors import ReleaseError
 from margrave.measurements import Measurements
-from margrave.reconstruction.losses import estimate_residuals
+from margrave.reconstruction.estimates import estimate_residuals
 from margrave.release.uncertainty import cell_variance, covariance
 
 DOMAIN = Domain.fromdict({"age": 4, "one": 1, "sex": 2})

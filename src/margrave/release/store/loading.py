@@ -25,7 +25,7 @@ from margrave.measurements import Measurements
 from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive
 from margrave.memory import require_memory
 from margrave.methods import Method, names, read
-from margrave.reconstruction.losses import estimate_residuals
+from margrave.reconstruction.estimates import estimate_residuals
 from margrave.reconstruction.nonnegative import Solution, Status
 from margrave.release.release import Release
 from margrave.release.store import paperwork

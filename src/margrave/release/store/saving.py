@@ -22,7 +22,7 @@ from margrave.errors import StoreError
 from margrave.measurements import Measurements, Provenance
 from margrave.measurements.archive import write_archive
 from margrave.methods.method import Method
-from margrave.reconstruction.losses import Estimates
+from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Solution
 from margrave.release.store import paperwork
 from margrave.release.store.documents import checked_documents, require_outside, require_text

@@ -8,7 +8,7 @@ from margrave.algebra.layout import Layout
 from margrave.domain import Domain
 from margrave.errors import ConvergenceError
 from margrave.measurements import Gaussian, Laplace, Measurements
-from margrave.reconstruction.losses import estimate_residuals
+from margrave.reconstruction.estimates import estimate_residuals
 
 DOMAIN = Domain.fromdict({"age": 4, "sex": 2, "one": 1, "region": 3})
 GENERATOR = np.random.default_rng(6)
