@@ -8,11 +8,11 @@ from scipy.integrate import quad
 from scipy.optimize import LinearConstraint, minimize
 
 from margrave.algebra.layout import Layout
-from margrave.reconstruction import denoising
-from margrave.reconstruction.completion import _Cascade
-from margrave.reconstruction.denoising import denoise, learned_prior, posterior
 from margrave.reconstruction.estimates import Estimates
-from margrave.reconstruction.proportional import fit_proportionally, most_even
+from margrave.reconstruction.prior import denoising
+from margrave.reconstruction.prior.completion import _Cascade
+from margrave.reconstruction.prior.denoising import denoise, learned_prior, posterior
+from margrave.reconstruction.prior.fitting import fit_proportionally, most_even
 
 SHAPES = [(3, 4), (2, 3, 4), (3, 2, 2, 2)]
 

@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
-from margrave.reconstruction.automatic import shrunk_total
-from margrave.reconstruction.shrinkage import fit_facets, shrink_residuals
+from margrave.reconstruction.prior.automatic import shrunk_total
+from margrave.reconstruction.prior.shrinkage import fit_facets, shrink_residuals
 
 SHAPE = (2, 2, 3)
 LAYOUT = Layout.of(SHAPE, [(0, 1, 2)])

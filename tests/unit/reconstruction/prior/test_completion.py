@@ -12,10 +12,10 @@ from scipy.stats import chi2
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.methods.truncated import truncate_and_rescale
-from margrave.reconstruction.completion import complete, likely_total, share_unexplained
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.linear import maximum_likelihood
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
+from margrave.reconstruction.prior.completion import complete, likely_total, share_unexplained
 
 SIZES = (4, 3, 5, 2)
 TRIPLES = [(0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)]

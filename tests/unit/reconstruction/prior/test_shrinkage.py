@@ -10,7 +10,7 @@ from scipy.optimize import isotonic_regression
 
 from margrave.algebra import threads, transform
 from margrave.algebra.layout import Layout
-from margrave.reconstruction.shrinkage import (
+from margrave.reconstruction.prior.shrinkage import (
     CYCLES,
     GROUPS,
     group_of,

@@ -11,9 +11,9 @@ import margrave as mg
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.methods.truncated import truncate_and_rescale
-from margrave.reconstruction.automatic import TOLERANCE, automatic, shrunk_total
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
+from margrave.reconstruction.prior.automatic import TOLERANCE, automatic, shrunk_total
 from tests.planner import count_tables, planned_variances, zcdp_of
 from tests.strategies import families, seeds
 

@@ -45,9 +45,9 @@ import numpy as np
 
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats
-from margrave.reconstruction.denoising import LEAST_SHARE, denoise
 from margrave.reconstruction.estimates import Estimates
-from margrave.reconstruction.proportional import fit_proportionally, most_even, ratio
+from margrave.reconstruction.prior.denoising import LEAST_SHARE, denoise
+from margrave.reconstruction.prior.fitting import fit_proportionally, most_even, ratio
 
 # Equation (5) puts a difference back when more than this share of it is not noise.
 _MOSTLY_SIGNAL = 0.5

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from margrave.reconstruction.denoising import _MEANS, denoise, hold_mean
+from margrave.reconstruction.prior.denoising import _MEANS, denoise, hold_mean
 
 
 @pytest.mark.parametrize("seed", range(6))

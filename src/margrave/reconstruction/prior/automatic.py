@@ -30,10 +30,10 @@ from margrave.algebra import transform
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.reconstruction.certificate import Problem
-from margrave.reconstruction.completion import LEAST_TOTAL, complete
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Ascent, solver_weights
-from margrave.reconstruction.shrinkage import shrink_residuals
+from margrave.reconstruction.prior.completion import LEAST_TOTAL, complete
+from margrave.reconstruction.prior.shrinkage import shrink_residuals
 
 # Of a solve by this rule. Shrunk or completed residuals are nearly feasible: the loss that is left is a small part of
 # what the measurements have, and a gap relative to it says more (docs/weights.md has what 1e-4 would change).
