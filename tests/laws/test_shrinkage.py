@@ -1,15 +1,13 @@
 """The mathematics of shrinkage: maximum entropy, the departure that is estimated, and the risk that is saved."""
 
-import math
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
-from margrave.reconstruction.prior.automatic import shrunk_total
-from margrave.reconstruction.prior.shrinkage import fit_facets, shrink_residuals
+from margrave.reconstruction.prior.fitting import fit_facets
+from margrave.reconstruction.prior.shrinkage import CYCLES, shrink_residuals
 
 SHAPE = (2, 2, 3)
 LAYOUT = Layout.of(SHAPE, [(0, 1, 2)])
@@ -19,8 +17,8 @@ def prediction(counts):
     """The table of most entropy that has the facets of ``counts``."""
     residuals = transform.decompose(LAYOUT, np.concatenate([np.zeros(LAYOUT.inner_cells), counts.ravel()]))
     marginals = transform.reconstruct(LAYOUT, residuals)
-    table, index, place = np.empty(counts.size), LAYOUT.index, LAYOUT.places[(0, 1, 2)]
-    fit_facets(table, index.axes[place], 3, marginals, index.facet[place], index.offset)
+    table, index, place = np.ones(counts.size), LAYOUT.index, LAYOUT.places[(0, 1, 2)]
+    fit_facets(table, index.axes[place], marginals, index.offset[index.facet[place]], 0.0, CYCLES)
     return table.reshape(SHAPE)
 
 
@@ -91,20 +89,3 @@ def test_the_risk_is_that_of_the_best_linear_factor(spread):
     best = spread**2 / (spread**2 + 1)
     assert measured == pytest.approx(1, abs=0.013)
     assert best - 0.013 <= saved <= best + 0.013 + 0.014
-
-
-def test_the_total_moves_by_less_than_its_standard_deviation():
-    for deviation in (0.5, 3.0, 1e4):
-        for quotient in np.linspace(1.001, 50, 200):
-            total = quotient * deviation
-            found = shrunk_total(total, deviation**-2)
-            assert found == pytest.approx(max(total - deviation**2 / total, deviation / 10), rel=1e-12)
-            assert total - deviation < found <= total
-            assert found >= 0.1 * deviation * (1 - 1e-12)
-
-
-def test_the_held_total_rises_with_the_measured_one_and_is_always_positive():
-    found = [shrunk_total(total, 0.25) for total in np.linspace(-100, 100, 401)]
-    assert found == sorted(found)
-    assert found[0] == pytest.approx(0.2)
-    assert math.isclose(found[-1], 100 - 4 / 100)

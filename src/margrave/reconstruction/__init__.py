@@ -1,1 +1,1 @@
-"""From noisy residuals to marginals: pure post-processing, which knows neither data nor noise sources."""
+"""From noisy residuals to marginals: pure post-processing, which sees neither the data nor the noise."""

@@ -1,26 +1,25 @@
 r"""The rule behind weights="auto": what the non-negative solver should be near to, and what it should hold.
 
-It sees the noisy residuals and their variances only, so it is post-processing. Four steps:
+It sees only the noisy residuals and their variances, so it is post-processing. Four steps:
 
-1. **The total** is shrunk by its own noise and then held: z − σ²/z (James & Stein in one dimension, positive part), at
-   least σ/10. It moves by less than one standard deviation where z > σ, and by next to nothing where σ ≪ z.
+1. **The total** is shrunk by its own noise and then held (``total``): z − σ²/z, at least σ/10. Where z > σ it moves by
+   less than one standard deviation, and where σ ≪ z hardly at all.
 2. **A pilot**: a hundred rounds of the solver with the total held and weights 2^(−|τ|)/σ_τ. Non-negativity passes on to
    the small tables what the large ones know.
 3. **Shrinkage** (``shrinkage``): every residual is moved towards what the pilot's smaller tables predict, by as much as
    its noise asks for; a residual that was never measured becomes its prediction. A second pilot starts from these, and
    the residuals as measured are shrunk again, towards its predictions.
 4. **The weights** of the final solve are 1/σ_τ. Shrinkage has left little noise in the many cells of large tables, so
-   that they need not give way to small ones; what is left follows the noise, but less than in proportion.
+   they need not give way to small ones. What noise is left counts, but less than in proportion.
 
-Where some residuals were never measured, as after Scalable MWEM, most of what is to be known about their tables lies in
-the others: they are completed level by level instead (``completion``).
+Where some residuals were never measured, as after Scalable MWEM, the others hold most of what can be known about their
+tables: all are then completed level by level instead (``completion``).
 
 docs/weights.md and docs/completion.md say on which generated tables this was chosen, and what did not help.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,8 +31,9 @@ from margrave.algebra.layout import Layout
 from margrave.reconstruction.certificate import Problem
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Ascent, solver_weights
-from margrave.reconstruction.prior.completion import LEAST_TOTAL, complete
+from margrave.reconstruction.prior.completion import complete
 from margrave.reconstruction.prior.shrinkage import shrink_residuals
+from margrave.reconstruction.prior.total import shrunk_total
 
 # Of a solve by this rule. Shrunk or completed residuals are nearly feasible: the loss that is left is a small part of
 # what the measurements have, and a gap relative to it says more (docs/weights.md has what 1e-4 would change).
@@ -75,14 +75,14 @@ def automatic(estimates: Estimates, *, hold: Sequence[int] | None = None, eta: f
     estimates
         The residuals of a closure as measured.
     hold
-        Tables whose residuals stay exactly at their estimates. By default the total, at the estimate of step 1; where
-        that cannot be told, for want of a variance or of a measurement, at the pilot's, if it is positive.
+        Tables whose residuals stay exactly at their estimates. By default the total, at the estimate of step 1. Where
+        there is none, because no variance or no measurement is known, the total is held at the pilot's, if positive.
     eta
         The weight of residuals that were never measured; by default that of one with the median noise.
 
     Notes
     -----
-    A total that is to be held at exactly zero leaves nothing to choose: all tables are zero.
+    A total held at exactly zero leaves nothing to choose: all tables are zero.
 
     With ``eta``, or where more than the total is held, nothing is completed: residuals that were never measured are
     predicted by shrinkage alone.
@@ -97,7 +97,7 @@ def automatic(estimates: Estimates, *, hold: Sequence[int] | None = None, eta: f
     values = np.array(estimates.values)
     held = (0,) if hold is None else tuple(hold)
     if hold is None:
-        total = shrunk_total(float(values[0]), float(estimates.precisions[0]))
+        total = shrunk_total(estimates)
         values[0] = 0.0 if total is None else total
         held = (0,) if total is not None else ()
     weights = _weights(estimates, _PILOT_BASE, eta)
@@ -111,25 +111,6 @@ def automatic(estimates: Estimates, *, hold: Sequence[int] | None = None, eta: f
     inner = _pilot(shrunk, weights, held)
     shrunk = _with(estimates, shrink_residuals(estimates.layout, values, inner, variances))
     return Choice(shrunk, _weights(estimates, _FINAL_BASE, eta), held, TOLERANCE)
-
-
-def shrunk_total(total: float, precision: float) -> float | None:
-    """Return the total to hold, positive: the measured one shrunk by its noise, or None where nothing tells it.
-
-    Parameters
-    ----------
-    total
-        z, as measured; of any sign.
-    precision
-        1/σ²; zero where it was never measured, NaN where its noise has no single variance.
-    """
-    if math.isnan(precision):
-        return total if total > 0 else None
-    if precision <= 0:
-        return None
-    deviation = 1 / math.sqrt(precision)
-    shrunk = total - deviation * (deviation / total) if total > deviation else 0.0
-    return max(shrunk, LEAST_TOTAL * deviation)
 
 
 def _pilot(estimates: Estimates, weights: Floats, held: Sequence[int]) -> Floats:
@@ -146,7 +127,7 @@ def _pilot(estimates: Estimates, weights: Floats, held: Sequence[int]) -> Floats
 def _least_weight_of_total(layout: Layout, weights: Floats) -> float:
     """Return the least weight of the total that makes no step of the solver shorter: its h_∅ is the largest other one.
 
-    A total that nothing tells should be what the other residuals need, not be drawn to zero.
+    An unmeasured total should be what the other residuals need, and not be drawn to zero.
     """
     spectrum = transform.tables_spectrum(layout, transform.outer_weights(layout))
     others = (spectrum / weights)[1:][layout.degrees[1:] > 0]

@@ -2,7 +2,7 @@ r"""Completion: tables for all that was asked from measurements of a part of it.
 
 Scalable MWEM measures some tables of a workload; most residuals of the others are never measured. Zero is a poor guess
 for those: it stands for tables that are flat, not for tables that are unrelated. What a table is expected to be, given
-the tables inside it, is the one of largest entropy with those facets (``proportional``): for a pair of attributes,
+the tables inside it, is the one of largest entropy with those facets (``fitting``): for a pair of attributes,
 independence. So an estimate is built up level by level, from the total to the largest tables. For a set τ whose facets
 have been estimated,
 
@@ -44,16 +44,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats
+from margrave.algebra.kernels import Floats, center_before
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.prior.denoising import LEAST_SHARE, denoise
 from margrave.reconstruction.prior.fitting import fit_proportionally, most_even, ratio
+from margrave.reconstruction.prior.total import likely_total
 
 # Equation (5) puts a difference back when more than this share of it is not noise.
 _MOSTLY_SIGNAL = 0.5
 _SWEEPS = 2
-# The least total, in standard deviations of its measurement: some people are there, and no more can be said.
-LEAST_TOTAL = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,37 +102,6 @@ def complete(estimates: Estimates, *, total: float | None = None) -> Completion:
     weights[layout.places[()]] = np.inf
     marginals.setflags(write=False)
     return Completion(Estimates(layout, residuals, estimates.counts, estimates.precisions), weights, marginals)
-
-
-def likely_total(estimates: Estimates) -> float:
-    """Return the posterior mean of the total under a flat prior on positive numbers; above zero in any case.
-
-    With measurement z of variance σ² that is z + σ φ(z/σ)/Φ(z/σ): z itself where it is far above its noise; at least
-    σ/10. A total that was never measured is the least one with which each measured residual by itself makes a table
-    without negative cells; where even that is zero, one.
-    """
-    place = estimates.layout.places[()]
-    measured, precision = float(estimates.values[place]), float(estimates.precisions[place])
-    if estimates.counts[place] > 0 and (math.isnan(precision) or measured * math.sqrt(precision) > 10):
-        least = measured
-    elif estimates.counts[place] > 0:
-        least = _positive_mean(measured * math.sqrt(precision)) / math.sqrt(precision)
-    else:
-        least = max(-float(table.min()) * table.size for _, table in estimates.layout.views(estimates.values))
-    return least if least > 0 else 1.0
-
-
-def _positive_mean(center: float) -> float:
-    """Return the mean of a normal variable of variance one around ``center``, given that it is positive.
-
-    At least LEAST_TOTAL, which it passes just above −10; further down its two terms would cancel.
-    """
-    from scipy.special import log_ndtr
-
-    if center < -10:
-        return LEAST_TOTAL
-    hazard = math.exp(-0.5 * center**2 - 0.5 * math.log(2 * math.pi) - float(log_ndtr(center)))
-    return max(center + hazard, LEAST_TOTAL)
 
 
 def share_unexplained(estimates: Estimates, table: int, difference: Floats) -> float:
@@ -306,6 +274,6 @@ def _pair(one: int, other: int) -> tuple[int, int]:
 
 def _centred(table: Floats) -> Floats:
     """Return a table with its mean along every axis taken away."""
-    for axis in range(table.ndim):
-        table = table - table.mean(axis=axis, keepdims=True)
-    return table
+    centred = table.copy()
+    center_before(centred.reshape(-1), np.array(table.shape, dtype=np.int64), table.ndim)
+    return centred

@@ -1,7 +1,7 @@
 r"""Cell by cell: what a noisy table says about the truth, given what was expected (empirical Bayes).
 
 Every cell has an expected count q and an observation y = μ + noise, Gaussian with variance σ². How far counts stray
-from what was expected is itself learned from the table: μ = λ q with λ ≥ 0 drawn from one distribution for all cells,
+from what was expected is learned from the table itself: μ = λ q with λ ≥ 0 drawn from one distribution for all cells,
 
     λ = 0 with probability π_0, else uniform on one of the intervals [e_g, e_{g+1}) with probability π_g,          (1)
 
@@ -11,8 +11,8 @@ with a geometric ladder of edges. As many people are observed as were expected, 
 
 and under (2) π is the maximum of the likelihood of all y (a nonparametric maximum-likelihood estimate on a histogram;
 a hundred rounds of the EM algorithm; (2) takes λ to be independent of q). Without (2), intervals that lie far below the
-noise cannot be told from each other and keep the share they began with: in a table of a million cells, many times the
-people that there are.
+noise cannot be told apart and keep the share they began with: in a table of a million cells, many times the people
+that there are.
 
 The estimate of a cell is its posterior mean. Where the noise drowns all cells, π stays where it began, narrow around 1,
 and the estimate is q; where counts stand out of the noise, π is wide and it is y; sparse tables get a large π_0 and
@@ -43,8 +43,8 @@ _MEANS = np.append((_EDGES[:-1] + _EDGES[1:]) / 2, 0.0)
 _REACH, _STEP = 15.0, 0.05
 _LOWEST, _HIGHEST, _OCTAVE = -26.0, 16.0, 0.5
 _SHAPE = (round(2 * _REACH / _STEP) + 1, round((_HIGHEST - _LOWEST) / _OCTAVE) + 1)
-# Where EM begins, which is where it stays as far as the noise cannot tell: as expected, mostly; else anything, the less
-# of it the larger.
+# Where EM begins, and where it stays as far as the noise cannot tell: mostly as expected; else anything, with less
+# weight the larger it is.
 _START = np.append(np.minimum(1.0, _MEANS[:-1] ** -2.0), 1.0)
 _START *= 0.1 / _START.sum()
 _START[np.searchsorted(_EDGES, 1.0) - 1] += 0.9
@@ -53,10 +53,10 @@ _START[np.searchsorted(_EDGES, 1.0) - 1] += 0.9
 _PRIOR_CELLS = 2.0
 _PRIOR = np.array([0.1, 0.15, 0.2, 0.2, 0.1, 0.04, 0.01, *[0.0] * (_EDGES.size - 8), 0.2])
 _ROUNDS = 100
-# An estimate is at least this share of what was expected: zero would be kept for ever by proportional fitting.
+# An estimate is at least this share of what was expected: proportional fitting would keep a zero forever.
 LEAST_SHARE = 1e-9
-_NEXT_TO_NOTHING = 1e-200
-_NOBODY = 1e-10
+_TINY = 1e-200
+_MIN_SHARE = 1e-10
 
 
 class _Grid(NamedTuple):
@@ -93,7 +93,7 @@ def denoise(observed: Floats, expected: Floats, variance: float) -> Floats:
 def learned_prior(seen: Floats) -> Floats:
     """Return π of (1) from how many cells fell into each bin of the grid, shape (components,); the last is π_0."""
     likelihood = _grid().likelihood
-    used = np.flatnonzero((seen > 0) & (likelihood.sum(axis=-1) > _NEXT_TO_NOTHING))
+    used = np.flatnonzero((seen > 0) & (likelihood.sum(axis=-1) > _TINY))
     rows = np.ascontiguousarray(likelihood.reshape(-1, likelihood.shape[-1])[used])
     counts = np.ascontiguousarray(seen.ravel()[used])
     prior = _START.copy()
@@ -112,7 +112,7 @@ def posterior(prior: Floats) -> tuple[Floats, Floats]:
     grid = _grid()
     weight, moment = grid.likelihood @ prior, grid.moment @ prior
     as_it_is = np.repeat(np.maximum(grid.v, 0.0)[:, None], grid.u.size, axis=1)
-    mean: Floats = np.divide(moment, weight, out=as_it_is, where=weight > _NEXT_TO_NOTHING)
+    mean: Floats = np.divide(moment, weight, out=as_it_is, where=weight > _TINY)
     return mean / grid.u, mean - grid.v[:, None]
 
 
@@ -161,8 +161,8 @@ def hold_mean(means: Floats, prior: Floats) -> None:
     """
     smallest, largest = 1.0, 1.0
     for g in range(prior.size):
-        # So small a share is nobody's, and a root as near to the end of its interval would not be found.
-        prior[g] = prior[g] if prior[g] > _NOBODY else 0.0
+        # So small a share counts as zero; a root that near to the end of its interval would not be found.
+        prior[g] = prior[g] if prior[g] > _MIN_SHARE else 0.0
         if prior[g] > 0.0:
             smallest, largest = min(smallest, means[g]), max(largest, means[g])
     if smallest == 1.0 or largest == 1.0:

@@ -1,11 +1,9 @@
 r"""Shrinkage of noisy residuals towards what the smaller tables predict, by as much as their own noise asks for.
 
 Let m be the table with the facets of table τ and the most entropy: uniform for one attribute, independent for two, no
-interaction of all k for k attributes. It is found by iterative proportional fitting (IPF) from the table of ones, which
-is exact after one cycle for up to two attributes. Axes are fitted in the order of Σ facet², which does not change with
-the order of attributes or labels; so a prediction does not either (as in ``proportional``). If the smaller tables say
-all there is to say, the residual of τ is C_τ m. The measurement z with covariance σ² C_τ says how far from it the truth
-is: for d = z − C_τ m,
+interaction of all k for k attributes. It is found by iterative proportional fitting from the table of ones
+(``fitting``), a few cycles of it. If the smaller tables say all there is to say, the residual of τ is C_τ m. The
+measurement z with covariance σ² C_τ says how far from it the truth is: for d = z − C_τ m,
 
     E d_i² = v_i + σ² p,       p = m_τ/n_τ (degrees of freedom a cell),       v_i the departure to be expected.   (1)
 
@@ -26,16 +24,15 @@ import math
 
 import numpy as np
 
-from margrave.algebra.kernels import Floats, Index, Integers, compiled, subtract_mean
+from margrave.algebra.kernels import Floats, Index, center_before, compiled
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import over_tables
+from margrave.reconstruction.prior.fitting import fit_facets
 
-# Cycles of IPF for tables of three attributes and more; the tables are to be predicted, not fitted to the last digit.
+# Cycles of fitting for tables of three attributes and more: tables are predicted here, not fitted to the last digit.
 CYCLES = 8
 # Groups of cells: predictions from 2⁻¹² of the noise's standard deviation, and less, to 2¹² of it, and more.
 GROUPS = 25
-# A sum of cells below this is taken for zero, so that no quotient overflows.
-_NOTHING = 1e-250
 
 
 def shrink_residuals(layout: Layout, residuals: Floats, inner: Floats, variances: Floats) -> Floats:
@@ -71,60 +68,19 @@ def shrink_tables(
         if order == 0 or variances[t] == 0.0 or degrees[t] == 0.0:
             continue
         residual = residuals[index.offset[t] : index.offset[t + 1]]
-        predicted = np.empty(residual.size)
-        fit_facets(predicted, axes, order, inner, index.facet[t], index.offset)
+        predicted = np.ones(residual.size)
+        starts = np.empty(order, dtype=np.int64)
+        for j in range(order):
+            starts[j] = index.offset[index.facet[t, j]]
+        # One cycle is exact for up to two attributes.
+        fit_facets(predicted, axes[:order], inner, starts, 0.0, CYCLES if order > 2 else 1)
         expected = predicted.copy()
-        center_table(expected, axes, order)
+        center_before(expected, axes, order)
         if variances[t] == np.inf:
             residual[:] = expected
             continue
         shrink_departure(residual, expected, predicted, variances[t], degrees[t] / residual.size)
-        center_table(residual, axes, order)
-
-
-@compiled
-def fit_facets(table: Floats, axes: Integers, order: int, tables: Floats, facet: Integers, offset: Integers) -> None:
-    """Fill a table with the counts of most entropy that have the given facets, by iterative proportional fitting."""
-    table[:] = 1.0
-    outer = np.ones(order, dtype=np.int64)
-    concentrations = np.zeros(order)
-    for j in range(order):
-        if j > 0:
-            outer[j] = outer[j - 1] * axes[j - 1]
-        for i in range(offset[facet[j]], offset[facet[j]] + table.size // axes[j]):
-            concentrations[j] += tables[i] * tables[i]
-    sequence = np.argsort(concentrations, kind="mergesort")
-    for _ in range(CYCLES if order > 2 else 1):
-        for j in sequence:
-            inner = table.size // (outer[j] * axes[j])
-            target = tables[offset[facet[j]] : offset[facet[j]] + outer[j] * inner]
-            scale_sums(table.reshape(outer[j], axes[j], inner), target.reshape(outer[j], inner))
-
-
-@compiled
-def scale_sums(table: Floats, target: Floats) -> None:
-    """Scale a table of shape (outer, length, inner) to given sums along its middle axis, in place."""
-    outer, length, inner = table.shape
-    factor = np.empty(inner)
-    for o in range(outer):
-        factor[:] = 0.0
-        for i in range(length):
-            for c in range(inner):
-                factor[c] += table[o, i, c]
-        for c in range(inner):
-            factor[c] = target[o, c] / factor[c] if factor[c] > _NOTHING else 0.0
-        for i in range(length):
-            for c in range(inner):
-                table[o, i, c] *= factor[c]
-
-
-@compiled
-def center_table(table: Floats, axes: Integers, order: int) -> None:
-    """Subtract from a table its mean along every axis, in place."""
-    outer = 1
-    for j in range(order):
-        subtract_mean(table.reshape(outer, axes[j], table.size // (outer * axes[j])))
-        outer *= axes[j]
+        center_before(residual, axes, order)
 
 
 @compiled

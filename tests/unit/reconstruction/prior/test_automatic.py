@@ -13,7 +13,7 @@ from margrave.algebra.layout import Layout
 from margrave.methods.truncated import truncate_and_rescale
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
-from margrave.reconstruction.prior.automatic import TOLERANCE, automatic, shrunk_total
+from margrave.reconstruction.prior.automatic import TOLERANCE, automatic
 from tests.planner import count_tables, planned_variances, zcdp_of
 from tests.strategies import families, seeds
 
@@ -61,15 +61,7 @@ def test_the_total_is_held_and_residuals_weigh_the_less_the_noisier_they_are():
     np.testing.assert_array_equal(again.estimates.values, choice.estimates.values)
 
 
-@pytest.mark.parametrize(
-    ("total", "precision", "held"),
-    [(5.0, 0.0, None), (5.0, np.nan, 5.0), (-5.0, np.nan, None), (0.0, np.nan, None), (-5.0, 0.01, 1.0)],
-)
-def test_a_total_without_a_variance_is_taken_as_it_is_or_left_to_the_pilot(total, precision, held):
-    assert shrunk_total(total, precision) == held
-
-
-def test_a_total_that_nothing_tells_is_the_pilots():
+def test_an_unmeasured_total_is_the_pilots():
     layout = Layout.of((3, 2), [(0, 1)])
     residuals = np.zeros(layout.cells)
     layout.view(residuals, layout.places[(0,)])[...] = [20, -10, -10]

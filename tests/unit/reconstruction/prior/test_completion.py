@@ -15,7 +15,7 @@ from margrave.methods.truncated import truncate_and_rescale
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.linear import maximum_likelihood
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
-from margrave.reconstruction.prior.completion import complete, likely_total, share_unexplained
+from margrave.reconstruction.prior.completion import complete, share_unexplained
 
 SIZES = (4, 3, 5, 2)
 TRIPLES = [(0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)]
@@ -117,42 +117,6 @@ def test_a_given_total_is_taken():
     assert completion.estimates.values[0] == pytest.approx(1_234.0, rel=1e-9)
     for _, table in LAYOUT.views(completion.marginals):
         assert table.sum() == pytest.approx(1_234.0, rel=1e-3)  # fitting stops at 1e-3
-
-
-def total_only(value, precision, count=1):
-    layout = Layout.of((2,), [(0,)])
-    return Estimates(layout, np.array([value, 0.0, 0.0]), np.array([count, 0]), np.array([precision, 0.0]))
-
-
-@pytest.mark.parametrize(("value", "precision"), [(100.0, 1.0), (5.0, 0.04), (0.0, 1.0), (-3.0, 1.0), (-9.8, 1.0)])
-def test_the_total_is_the_mean_of_what_is_positive(value, precision):
-    deviation = precision**-0.5
-    # The oracle: the mean over a fine grid of positive numbers, within 40 deviations of the most likely one.
-    grid = np.linspace(0.0, max(value, 0.0) + 40 * deviation, 2_000_001)
-    exponent = -0.5 * ((grid - value) / deviation) ** 2
-    density = np.exp(exponent - exponent.max())
-    # The grid's step is 40/2e6 deviations or a bit more; the narrowest density, at −9.8, is a tenth of one wide.
-    assert likely_total(total_only(value, precision)) == pytest.approx((grid * density).sum() / density.sum(), rel=2e-3)
-
-
-def test_a_total_of_noise_without_a_variance_is_taken_as_it_is_if_it_is_positive():
-    assert likely_total(total_only(7.0, np.nan)) == 7.0
-    assert likely_total(total_only(-7.0, np.nan)) == 1.0
-
-
-def test_a_total_far_below_zero_still_gives_some_people():
-    for value in (-10.0, -11.0, -1e9, -1e300):
-        assert likely_total(total_only(value, 1.0)) == pytest.approx(0.1, rel=0.01)
-
-
-def test_a_total_that_was_never_measured_is_the_least_that_explains_each_residual():
-    layout = Layout.of((2, 3), [(0, 1)])
-    values = np.zeros(layout.cells)
-    table_of(layout, values, 0)[...] = [4.0, -4.0]
-    table_of(layout, values, 1)[...] = [2.0, -3.0, 1.0]
-    estimates = Estimates(layout, values, np.array([0, 1, 1, 0]), np.array([0.0, 1.0, 1.0, 0.0]))
-    assert likely_total(estimates) == 9.0  # 3 × 3, above 4 × 2
-    assert likely_total(total_only(0.0, 0.0, count=0)) == 1.0
 
 
 def test_a_difference_is_put_back_only_where_noise_does_not_explain_it():
