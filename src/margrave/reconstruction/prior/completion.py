@@ -1,10 +1,9 @@
 r"""Completion: tables for all that was asked from measurements of a part of it.
 
 Scalable MWEM measures some tables of a workload; most residuals of the others are never measured. Zero is a poor guess
-for those: it stands for tables that are flat, not for tables that are unrelated. What a table is expected to be, given
-the tables inside it, is the one of largest entropy with those facets (``fitting``): for a pair of attributes,
-independence. So an estimate is built up level by level, from the total to the largest tables. For a set τ whose facets
-have been estimated,
+for those: it means flat tables, not unrelated attributes. The table to expect, given the tables inside it, is the one
+of largest entropy with those facets (``fitting``): for a pair of attributes, independence. So an estimate is built up
+level by level, from the total to the largest tables. For a set τ whose facets have been estimated,
 
     expected     q = the most even table with the facets of τ                                                     (1)
     observed     y = q + (z_τ − C_τ q)                     noise of variance up to σ²_τ a cell                      (2)
@@ -246,19 +245,19 @@ class _Cascade:
         return found
 
     def _through_another(self, table: int, dependence: dict[tuple[int, ...], float]) -> Floats | None:
-        """Return a pair's table as independent given the attribute that tells most about both, None if none does."""
+        """Return a pair's table as independent given the attribute most dependent with both; None if there is none."""
         first, second = self._layout.sets[table]
         best, most = None, 0.0
         for other in range(len(self._layout.sizes)):
-            told = min(dependence.get(_pair(first, other), 0.0), dependence.get(_pair(second, other), 0.0))
-            if told > most:
-                best, most = other, told
+            shared = min(dependence.get(_pair(first, other), 0.0), dependence.get(_pair(second, other), 0.0))
+            if shared > most:
+                best, most = other, shared
         if best is None:
             return None
         rows, columns = self._oriented(first, best), self._oriented(best, second)
         # Both tables say how many have each value of c, up to the tolerance of fitting; neither is preferred.
-        shared = np.sqrt(rows.sum(axis=0) * columns.sum(axis=1))
-        joint: Floats = rows @ ratio(columns, shared[:, None])
+        middle = np.sqrt(rows.sum(axis=0) * columns.sum(axis=1))
+        joint: Floats = rows @ ratio(columns, middle[:, None])
         return fit_proportionally(joint, self._facets(table))
 
     def _oriented(self, row: int, column: int) -> Floats:
