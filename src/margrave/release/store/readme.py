@@ -70,9 +70,9 @@ number hangs on the file (`mg.load(".", strict=True)`: everywhere). Take nothing
 ## How to cite
 
 Name the publisher, the title, the date of the release ({date}), the method (`{method}`; its options are in
-`manifest.json`) and the `sha256` of `measurements.npz` in `manifest.json`. No other release has that number, and it stays
-the same when a report is renewed. The tables were made with margrave, after Mullins et al., *Efficient and Private
-Marginal Reconstruction with Local Non-Negativity* (arXiv:2410.01091).
+`manifest.json`) and the `sha256` of `measurements.npz` in `manifest.json`. No other release has that number, and it
+stays the same when a report is renewed. The tables were made with margrave, after Mullins et al., *Efficient and
+Private Marginal Reconstruction with Local Non-Negativity* (arXiv:2410.01091).
 """
 
 
