@@ -32,8 +32,8 @@ class Data:
         ``contributions`` are about the rows of its result. It is a public declaration, like the domain: do not derive
         it from the data.
     privacy_id
-        The column that tells whose row it is. Of each person at most ``contributions`` rows are kept, drawn at random,
-        the same for all tables. Without it the caller's word is taken that nobody has more.
+        The column that tells whose row it is. Of each person at most ``contributions`` rows are kept, chosen by a
+        fresh secret, the same for all tables. Without it the caller's word is taken that nobody has more.
     counts
         The column that tells how often each row is there, for counts that were computed elsewhere.
     counting

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from margrave.data.custodian.profile import plain_values
 from margrave.data.description import Data
 from margrave.data.encoding import Encoder
 from margrave.data.engines import Engine
 from margrave.data.failures import quietly
-from margrave.data.opening import kind_of, opened, require_columns
+from margrave.data.ids import canonical_ids, plain_ids
+from margrave.data.opening import kind_of, opened, require_columns, require_ids
 from margrave.domain import Attribute, Domain
 from margrave.domain.values.numbers import MISSING, OUTSIDE, CodeArray
 from margrave.errors import DataError, suggestion
@@ -103,8 +103,10 @@ def validate(data: Data, domain: Domain) -> Fit:
 def _validate(data: Data, domain: Domain) -> Fit:
     with opened(data.source, data.table, data.query, data.text_format) as engine:
         require_columns(engine, (), privacy_id=data.privacy_id, for_custodian=True)
+        if data.privacy_id is not None:
+            require_ids(engine, data.privacy_id)
         seen = {name: _Seen(domain[name], engine) for name in domain.attributes if name in engine.names}
-        persons = None if data.privacy_id is None else Persons(untyped=engine.untyped)
+        persons = None if data.privacy_id is None else Persons(data.privacy_id, untyped=engine.untyped)
         columns = list(dict.fromkeys([*seen, *([] if data.privacy_id is None else [data.privacy_id])]))
         dropped = 0
         for batch in engine.batches(columns) if columns else ():
@@ -236,22 +238,20 @@ class Persons:
 
     Parameters
     ----------
+    privacy_id
+        The column that tells whose row it is.
     untyped
-        Whether ids are texts, so that an empty one is none.
+        Whether ids are texts of a file, so that an empty one is missing.
     """
 
-    def __init__(self, *, untyped: bool) -> None:
-        self._untyped = untyped
+    def __init__(self, privacy_id: str, *, untyped: bool) -> None:
+        self._privacy_id, self._untyped = privacy_id, untyped
         self._parts: list[pa.Table] = []
         self._without_id = 0
 
     def add(self, ids: pa.Array) -> None:
         """Count some more rows."""
-        known = plain_values(ids).drop_null()
-        if pa.types.is_floating(known.type):
-            known = known.filter(pc.invert(pc.is_nan(known)))
-        if self._untyped:
-            known = known.filter(pc.not_equal(known, ""))
+        known = canonical_ids(plain_ids(ids, self._privacy_id), untyped=self._untyped).drop_null()
         self._without_id += len(ids) - len(known)
         if len(known):
             counted = pa.table({"id": known, "rows": pa.repeat(np.int64(1), len(known))})

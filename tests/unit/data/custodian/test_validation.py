@@ -139,7 +139,7 @@ def test_the_rows_of_persons_are_counted(ids):
 
 def test_rows_of_persons_are_counted_over_many_batches(monkeypatch):
     monkeypatch.setattr("margrave.data.custodian.validation._MOST_COUNTS", 10)
-    counter = Persons(untyped=True)
+    counter = Persons("id", untyped=True)
     for _ in range(5):
         counter.add(pa.array([*IDS, "", None]))
     found = counter.fit()
@@ -188,3 +188,9 @@ def test_a_fit_is_not_shown_by_its_repr():
 def test_a_file_that_is_not_there():
     with pytest.raises(DataError, match="there is no file"):
         validate(Data("nowhere.csv"), Domain([Attribute("x", size=2)]))
+
+
+def test_ids_that_cannot_tell_persons_apart_are_refused():
+    ids = pa.array([1, 2], pa.duration("ns"))
+    with pytest.raises(DataError, match=r"^column 'id' has ids of type duration\[ns\], so that one person could pass"):
+        persons(ids, pa.table({"id": ids, "x": [0, 1]}))
