@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from margrave.data.description import Data
-from margrave.data.encoding import Encoder
+from margrave.data.encoding.encoder import Encoder
 from margrave.data.engines import Engine
 from margrave.data.failures import quietly
 from margrave.data.ids import canonical_ids, plain_ids

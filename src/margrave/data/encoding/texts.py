@@ -1,10 +1,10 @@
-"""Codes of texts: compared with the labels byte for byte, or, in files that hold nothing but text, read first.
+"""Codes of texts: compared with the declared texts byte for byte, and in files without types read as values first.
 
 Nothing is trimmed, no case is folded and no character is normalised: ``"F"``, ``"f"`` and ``" F"`` are three values.
-In a file without types, such as CSV, a text that is a declared text is that; an empty one is missing; and for
+In a file without types, such as CSV, a text that is a declared text is that text; an empty one is missing; and for
 attributes with numbers or truth values the rest is read as a number (``-12``, ``1.50``, ``1e6``, ``inf``; ``nan`` is
 missing) or as ``true`` or ``false`` in any case. Where the mark of decimals is a comma, ``1,50`` is a number and
-``1.50`` is none: there the point may part thousands.
+``1.50`` is not: there the point may separate thousands.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from margrave.errors import DataError
 
 _NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-# From here on a whole number need not be a double.
+# A larger whole number need not be a double.
 _LARGEST_EXACT = 2.0**53
 # Python reads no whole number of more digits than about this; none is declared either.
 _MOST_DIGITS = 4000
@@ -55,7 +55,7 @@ class Texts:
         """Return the code of each text, or ``OUTSIDE``; also for a missing one."""
         values = texts.cast(pa.large_string()) if texts.type == pa.string_view() else texts
         places = pc.index_in(values, value_set=self._labels.cast(values.type))
-        # Where there is none the place is −1, the last code, which says so.
+        # A text that is not declared has the place −1, which is the last code, ``OUTSIDE``.
         codes: CodeArray = self._codes[_numpy(places.fill_null(-1))]
         return codes if self._rule is None else self._ruled(values, codes)
 
@@ -82,12 +82,12 @@ class Texts:
 def read_texts(
     column: pa.Array, texts: Texts, numbers: Numbers | None, truths: Mapping[bool, int], decimal: str = "."
 ) -> CodeArray:
-    """Return the codes of a column of a file that holds nothing but text; each distinct text is read once.
+    """Return the codes of a column of a file without types; each distinct text is read once.
 
     Parameters
     ----------
     column
-        The texts; what is missing gets some code.
+        The texts; missing ones get any code.
     texts
         The declared texts; one of them is never read as anything else.
     numbers
@@ -126,13 +126,13 @@ def _read_numbers(texts: pa.Array, numbers: Numbers, codes: CodeArray, decimal: 
         if values is None:
             values = np.array([float(text) for text in chosen.to_pylist()])
     codes[places] = numbers.real(values)
-    # A double need not be exactly the number that is written, if that is large; and not every NaN is called so.
+    # A large number that is written need not be exactly a double; and not every NaN is written as nan.
     for place in places[~(np.abs(values) < _LARGEST_EXACT)]:
         codes[place] = _code_by_hand(texts[int(place)].as_py(), int(codes[place]), numbers)
 
 
 def _doubles(texts: pa.Array) -> NDArray[np.float64] | None:
-    """Return the doubles that texts stand for, or None if one of them is no number."""
+    """Return the doubles that texts stand for, or None if one of them is not a number."""
     try:
         return _numpy(texts.cast(pa.float64()))
     except pa.ArrowInvalid:
@@ -147,7 +147,7 @@ def _code_by_hand(text: str, code: int, numbers: Numbers) -> int:
 
 
 def _fill(codes: CodeArray, places: NDArray[np.intp], found: CodeArray | int) -> None:
-    """Set the codes at these places, where no text was found that is declared as it is."""
+    """Set the codes at these places where the text itself is not declared."""
     open_places = codes[places] == OUTSIDE
     codes[places] = np.where(open_places, found, codes[places])
 

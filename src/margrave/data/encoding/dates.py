@@ -1,4 +1,4 @@
-"""Codes of dates and of moments in time, which a domain declares as texts in the form of ISO 8601.
+"""Codes of dates and times, which a domain declares as texts in the form of ISO 8601.
 
 A column of dates is compared with the labels of the form ``2024-02-29``. A column of timestamps without a time zone is
 compared with the labels of the forms ``2024-02-29`` (midnight), ``2024-02-29T23:59:59`` and ``2024-02-29 23:59:59.5``,
@@ -93,7 +93,7 @@ class Moments:
 
 
 def _day(text: str) -> int | None:
-    """Return the days since 1970 of a date, or None if the text is none."""
+    """Return the days since 1970 of a date, or None if the text is not a date."""
     if not _DATE.fullmatch(text):
         return None
     try:
@@ -103,7 +103,7 @@ def _day(text: str) -> int | None:
 
 
 def _moment(text: str) -> tuple[int, bool] | None:
-    """Return the nanoseconds since 1970 of a moment, and whether it has a time zone; None if the text is none."""
+    """Return the nanoseconds since 1970 of a moment, and whether it has a time zone; None for any other text."""
     found = _TIME.fullmatch(text)
     day = _day(text) if found is None else _day(found[1])
     if day is None:

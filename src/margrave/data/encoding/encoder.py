@@ -1,35 +1,38 @@
-"""PRIVATE: values become codes here, and nowhere else, so that a table gives the same counts wherever it is kept.
+"""PRIVATE: values become codes here, and nowhere else, so that a table gives the same counts wherever it is stored.
 
-What is compared, by the kind of a column:
+What a column is compared with depends on its type:
 
-- *texts* (also categories of a frame, enumerations): with the labels that are texts, see `margrave.data.texts`;
-- *dates* and *timestamps*: with the labels that are texts in the form of ISO 8601, see `margrave.data.moments`;
-- *numbers* of every width, decimals too: with the labels that are numbers, the codes of a size, or the cuts, see
-  `margrave.domain.values.numbers`;
-- *truth values*: with the labels true and false.
+- *texts* (also categories of a frame, enumerations): declared texts, see `margrave.data.encoding.texts`;
+- *dates* and *timestamps*: declared texts in the form of ISO 8601, see `margrave.data.encoding.dates`;
+- *numbers* of every width, decimals too: declared numbers, see `margrave.domain.values.numbers`;
+- *truth values*: declared truth values.
 
-Null and NaN are missing. A column whose kind the attribute does not declare is an error, unless all of it is missing.
-Then the policies of the attribute decide. No message tells a value or a number of rows.
+Null and NaN are missing. A column of a type that the attribute does not declare is an error, unless all of it is
+missing. The policies of the attribute decide what happens to undeclared and missing values. No message contains a value
+or a number of rows.
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from margrave.data.columns import buffer_of, filled, number_codes
-from margrave.data.moments import Moments
-from margrave.data.texts import Texts, read_texts
+from margrave.data.encoding.dates import Moments
+from margrave.data.encoding.texts import Texts, read_texts
 from margrave.domain import Attribute
-from margrave.domain.values.numbers import MISSING, OUTSIDE, CodeArray
+from margrave.domain.values.numbers import MISSING, OUTSIDE, CodeArray, Numbers
 from margrave.errors import DataError
 
 # The code of a row that is left out of every table.
 DROPPED = -1
 _LARGEST_SIZE = 2**31 - 1
 _A_DAY = 86_400_000  # milliseconds
+_MOST_PLACES = 18
 
 
 class Encoder:
@@ -40,7 +43,7 @@ class Encoder:
     attribute
         What is declared.
     untyped
-        Whether the column comes from a file that holds nothing but text, so that numbers and truth values are read.
+        Whether the column comes from a file without types, so that numbers and truth values are read from texts.
     decimal
         The mark before the fraction of a number that is read.
     """
@@ -74,7 +77,7 @@ class Encoder:
         return codes
 
     def _no_such_code(self) -> DataError:
-        """Return the error that says that a kind of values does not do what it must; no count may depend on it."""
+        """Return the error for a kind of values that is wrongly implemented."""
         kind = type(self._attribute.values).__name__
         return DataError(
             f"the values of attribute {self._attribute.name!r} give codes that the attribute does not have; correct "
@@ -82,7 +85,7 @@ class Encoder:
         )
 
     def _settle_outside(self, codes: CodeArray, outside: NDArray[np.bool_]) -> None:
-        """Do with the values outside the declared set what the attribute says."""
+        """Apply the policy of the attribute to values outside the declared set."""
         attribute = self._attribute
         if attribute.other_code is not None:
             codes[outside] = attribute.other_code
@@ -112,7 +115,7 @@ class Encoder:
         if column.null_count == len(column):
             return np.full(len(column), MISSING, dtype=np.int32)
         if pa.types.is_dictionary(column.type):
-            # A category that no row has is no value of the table, and not looked at as one.
+            # A category that no row has is not a value of the table.
             found: CodeArray = self.classify(column.dictionary)[filled(column.indices)]
         else:
             found = self._of_kind(column)
@@ -121,7 +124,7 @@ class Encoder:
         return found
 
     def _of_kind(self, column: pa.Array) -> CodeArray:
-        """Return the codes of a column by its type; what is missing gets some code."""
+        """Return the codes of a column by its type; missing values get any code."""
         kind = column.type
         if isinstance(kind, pa.BaseExtensionType):
             truth = isinstance(kind, pa.Bool8Type)
@@ -155,7 +158,7 @@ class Encoder:
     def _number_values(self, column: pa.Array) -> CodeArray:
         if self._numbers is not None:
             return number_codes(column, self._numbers)
-        # Where all is missing, a frame may have made a column of NaN, whatever it was meant to hold.
+        # Where all values are missing, a frame may have made a column of NaN, whatever its type should be.
         if pa.types.is_floating(column.type) and np.isnan(filled(column)[column.is_valid()]).all():
             return np.full(len(column), MISSING, dtype=np.int32)
         raise self._wrong_kind("numbers")
@@ -171,7 +174,7 @@ class Encoder:
         return self._moments.dates(values // _A_DAY) if dates else self._moments.times(values, kind.unit, zoned=zoned)
 
     def _wrong_kind(self, found: str) -> DataError:
-        """Return the error that says that the column holds what the attribute does not declare."""
+        """Return the error for a column of a type that the attribute does not declare."""
         attribute = self._attribute
         wanted = [("texts", self._texts.declared), ("numbers", self._numbers), ("truth values", self._truths)]
         declared = " or ".join(kind for kind, present in wanted if present)
@@ -181,3 +184,51 @@ class Encoder:
             f"column {attribute.name!r} holds {found} and its attribute declares {declared}{form}; declare what the "
             "column holds, or convert the column"
         )
+
+
+def buffer_of(column: pa.Array, dtype: DTypeLike) -> NDArray[Any]:
+    """Return the values of a column of fixed width without copying them."""
+    width = np.dtype(dtype).itemsize
+    return np.frombuffer(column.buffers()[1], dtype=dtype, count=len(column), offset=column.offset * width)
+
+
+def filled(column: pa.Array) -> NDArray[Any]:
+    """Return the values of a column with 0 where one is missing."""
+    values: NDArray[Any] = column.fill_null(0).to_numpy(zero_copy_only=False)
+    return values
+
+
+def number_codes(column: pa.Array, numbers: Numbers) -> CodeArray:
+    """Return the codes of a column of whole numbers, floating-point numbers or decimals."""
+    if pa.types.is_decimal(column.type):
+        return _decimal_codes(column, numbers)
+    values = buffer_of(column, column.type.to_pandas_dtype())
+    return numbers.whole(values) if values.dtype.kind in "iu" else numbers.real(values.astype(np.float64))
+
+
+def _decimal_codes(column: pa.Array, numbers: Numbers) -> CodeArray:
+    """Return the codes of decimals: as whole numbers of their last place, and where these are too large one by one."""
+    values, fits = _last_places(column)
+    if not 0 <= column.type.scale <= _MOST_PLACES:
+        fits[:] = False
+    codes = np.zeros(len(column), dtype=np.int32)
+    if fits.any():
+        codes[fits] = numbers.whole(values[fits], column.type.scale)
+    if not fits.all():
+        large = column.filter(pa.array(~fits)).cast(pa.decimal256(76, column.type.scale)).dictionary_encode()
+        each = [0 if value is None else numbers.exact(Fraction(value)) for value in large.dictionary.to_pylist()]
+        codes[~fits] = np.array(each or [0], dtype=np.int32)[filled(large.indices)]
+    return codes
+
+
+def _last_places(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return decimals as whole numbers of their last place, and which of them 64 bits can hold."""
+    width = column.type.bit_width // 8
+    if width <= np.dtype(np.int64).itemsize:
+        values = buffer_of(column, f"<i{width}").astype(np.int64)
+        return values, np.ones(len(column), dtype=np.bool_)
+    words = np.frombuffer(column.buffers()[1], dtype="<i8").reshape(-1, width // 8)
+    words = words[column.offset : column.offset + len(column)]
+    values = words[:, 0].astype(np.int64)
+    # All further words of a number that fits repeat its sign.
+    return values, np.all(words[:, 1:] == (values >> 63)[:, None], axis=1)

@@ -1,0 +1,1 @@
+"""PRIVATE: how the values of a column become the codes of its attribute."""
