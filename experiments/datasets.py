@@ -19,7 +19,7 @@ import numpy as np
 from experiments import ExperimentError
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
-from margrave.data.table import CodedTable
+from margrave.data.counting.coded_table import CodedTable
 from margrave.domain import Domain
 from margrave.errors import suggestion
 from margrave.workload import Workload

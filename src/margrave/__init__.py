@@ -9,8 +9,8 @@ from margrave.workload import Workload
 
 if TYPE_CHECKING:
     from margrave import methods
+    from margrave.data.counting.coded_table import CodedTable
     from margrave.data.description import Data
-    from margrave.data.table import CodedTable
     from margrave.measurements import Gaussian, Laplace, Measurements
     from margrave.mechanisms.gaussian_marginals import gaussian_marginals
     from margrave.mechanisms.residual_planner import measure, residual_planner
@@ -53,7 +53,7 @@ __all__ = [
 # What needs the compiled loops is imported when it is first used: the command line must answer at once.
 _LATE = {
     "Budget": "margrave.privacy.budget",
-    "CodedTable": "margrave.data.table",
+    "CodedTable": "margrave.data.counting.coded_table",
     "Data": "margrave.data.description",
     "Gaussian": "margrave.measurements",
     "Laplace": "margrave.measurements",

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from margrave.algebra.layout import Layout
+from margrave.data.counting.coded_table import CodedTable
 from margrave.data.source import Data, open_source
-from margrave.data.table import CodedTable
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError
 from margrave.mechanisms.gaussian_marginals import gaussian_marginals

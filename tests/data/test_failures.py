@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from margrave.data import databases
-from margrave.data.fetching import batches
+from margrave.data.counting.fetch import batches
 from margrave.data.source import Data
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from margrave.algebra.layout import Layout
-from margrave.data.keys import Key
+from margrave.data.counting.engine_codes import Key
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError
@@ -144,7 +144,7 @@ def test_texts_that_postgres_compares_byte_for_byte_are_counted_there(texts, kin
     url = texts(kind, ["f", *"FFFFF"])
     for data in (Data(url, table="texts"), Data(url, query="SELECT s FROM texts")):
         assert counted(replace(data, counting="push-down"), SEX) == [5, 0, 1]
-        monkeypatch.setattr("margrave.data.fetching.fetch_counts", None)
+        monkeypatch.setattr("margrave.data.counting.fetch.fetch_counts", None)
         assert counted(data, SEX) == [5, 0, 1]
 
 

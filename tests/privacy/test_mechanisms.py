@@ -24,7 +24,7 @@ from strategies import families, seeds
 from margrave import boundary
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
-from margrave.data.table import CodedTable
+from margrave.data.counting.coded_table import CodedTable
 from margrave.domain import Domain
 from margrave.errors import (
     BudgetError,

@@ -21,7 +21,7 @@ import pytest
 from replay import Choice, replay
 
 from margrave import boundary
-from margrave.data.table import CodedTable
+from margrave.data.counting.coded_table import CodedTable
 from margrave.domain import Domain
 from margrave.errors import MeasurementError
 from margrave.mechanisms import gaussian_marginals as marginals_module

@@ -3,8 +3,8 @@
 import pyarrow as pa
 import pytest
 
+from margrave.data.counting.coded_table import CodedTable
 from margrave.data.source import Data, open_source
-from margrave.data.table import CodedTable
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError, LedgerError
 from margrave.mechanisms.gaussian_marginals import gaussian_marginals

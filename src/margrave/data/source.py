@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
@@ -13,7 +13,6 @@ from margrave.data.addresses import shown, without_credentials
 from margrave.data.description import Data
 from margrave.data.failures import quietly
 from margrave.data.opening import URL, kind_of, opened
-from margrave.data.table import Source
 from margrave.domain import Domain
 from margrave.errors import DataError
 
@@ -21,7 +20,16 @@ if TYPE_CHECKING:
     from margrave.data.contributions import Choice
     from margrave.data.engines import Engine
 
-__all__ = ["Data", "TableSource", "is_source", "open_source"]
+__all__ = ["Data", "Source", "TableSource", "is_source", "open_source"]
+
+
+class Source(Protocol):
+    """Whatever can count a private table; the boundary asks for counts and for nothing else."""
+
+    domain: Domain
+
+    def count(self, layout: Layout) -> Integers:
+        """Return the exact counts of every table of a closure over the domain, in one buffer."""
 
 
 class TableSource:
@@ -84,8 +92,8 @@ class TableSource:
 
     def _count(self, layout: Layout) -> Integers:
         from margrave.data.contributions import Choice, draw_salt
-        from margrave.data.fetching import fetch_counts
-        from margrave.data.pushdown import pays
+        from margrave.data.counting.fetch import fetch_counts
+        from margrave.data.counting.pushdown import pays
 
         data = self._data
         tables = len(layout.sets) - layout.outer
@@ -112,7 +120,7 @@ class TableSource:
         self, engine: Engine, layout: Layout, choice: Choice | None, progress: Callable[[int, int], None]
     ) -> Integers | None:
         """Have the engine count; None where it must not, and nobody insists."""
-        from margrave.data.pushdown import PushDown
+        from margrave.data.counting.pushdown import PushDown
 
         pushing = PushDown(engine, self.domain, layout, choice)
         if not pushing.refusal:

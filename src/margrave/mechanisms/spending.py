@@ -23,8 +23,7 @@ from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import thread_count
 from margrave.data.failures import quietly
-from margrave.data.source import TableSource, is_source
-from margrave.data.table import Source
+from margrave.data.source import Source, TableSource, is_source
 from margrave.domain import Domain
 from margrave.errors import BudgetRefusedError, DataError, DomainError, LedgerError, NoiseError, PlanError
 from margrave.measurements import Measurements, Provenance, Step

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from margrave.algebra.kernels import Integers
-from margrave.data.counting import Codes, code_type
+from margrave.data.counting.tally import Codes, code_type
 from margrave.data.encoding.encoder import DROPPED, Encoder
 from margrave.data.ids import canonical_ids, missing_id, plain_ids
 from margrave.domain import Domain

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
-from margrave.data.counting import Codes, code_type, count_closure
+from margrave.data.counting.tally import Codes, code_type, count_closure
 from margrave.domain import Domain
 from margrave.errors import DataError
 
 _LARGEST_SIZE = 2**16
-
-
-class Source(Protocol):
-    """Whatever can count a private table; the boundary asks for counts and for nothing else."""
-
-    domain: Domain
-
-    def count(self, layout: Layout) -> Integers:
-        """Return the exact counts of every table of a closure over the domain, in one buffer."""
 
 
 class CodedTable:

@@ -1,9 +1,9 @@
-"""What an engine groups by: codes, which it computes row by row, so that only counts cross the wire.
+"""The codes of an attribute, computed row by row by the engine that holds the table, so that only counts are sent.
 
-The engine compares each value with the declared ones, one by one, and writes down the code, or a mark for what is
-missing, not declared, or of another kind than declared. A group is a group of codes: which of its rows an engine takes
-to stand for it decides nothing. What becomes of the marks is for the encoder to say, as if the rows had been fetched.
-Nothing of a table is ever written into a query, only what is declared.
+The engine compares each value with the declared ones, one by one, and returns the code, or a mark for a value that is
+missing, undeclared or of another type than declared. The engine groups rows by these codes and never by values, so that
+no row stands for rows with other values. The encoder decides what happens to the marks, as if the rows had been
+fetched. A query contains only what is declared, never anything of the table.
 """
 
 from __future__ import annotations

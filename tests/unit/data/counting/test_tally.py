@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from strategies import families, seeds
 
 from margrave.algebra.layout import Layout
-from margrave.data.counting import Tally, chunk_rows, code_type, count_closure
-from margrave.data.table import CodedTable
+from margrave.data.counting.coded_table import CodedTable
+from margrave.data.counting.tally import Tally, chunk_rows, code_type, count_closure
 from margrave.domain import Domain
 from margrave.errors import DataError
 

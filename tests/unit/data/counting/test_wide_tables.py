@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import families
 
-from margrave.data import covering
-from margrave.data.covering import cover
+from margrave.data.counting import tally
+from margrave.data.counting.tally import cover
 
 
 @given(families(), st.sampled_from([1, 10, 100, 2**16]))
@@ -35,10 +35,10 @@ def test_a_hundred_and_twenty_triples_are_held_by_a_few_wide_tables():
 def test_where_wide_tables_do_not_pay_every_table_is_its_own(monkeypatch):
     triples = list(combinations(range(6), 3))
     assert len(cover((4,) * 6, triples)) == 1
-    monkeypatch.setattr(covering, "_ROOM", 0)
+    monkeypatch.setattr(tally, "_ROOM", 0)
     assert [table.members for table in cover((4,) * 6, triples)] == triples
     monkeypatch.undo()
-    monkeypatch.setattr(covering, "_MOST_INCIDENCES", 0)
+    monkeypatch.setattr(tally, "_MOST_INCIDENCES", 0)
     assert [table.members for table in cover((4,) * 6, triples)] == triples
 
 

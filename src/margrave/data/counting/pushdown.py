@@ -1,7 +1,7 @@
 """Push-down: the engine counts, one GROUP BY for each table that is in no other; smaller tables are sums of these.
 
-All rows are looked at first, in one query, for what is an error: also those that are dropped, and those of a person
-that are not kept, as they are where rows are fetched.
+One query checks all rows for errors first: also rows that are dropped, and rows of a person that are not kept, just as
+when rows are fetched.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import pyarrow as pa
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
 from margrave.data.contributions import PERSON, ROW, Choice
-from margrave.data.counting import sum_inner
+from margrave.data.counting.engine_codes import FETCH, Key, Kind, is_comparable, is_text
+from margrave.data.counting.rows import read
+from margrave.data.counting.tally import sum_inner
 from margrave.data.engines import COUNT, Engine
 from margrave.data.ids import missing_id
-from margrave.data.keys import FETCH, Key, Kind, is_comparable, is_text
 from margrave.data.opening import require_columns, require_ids
-from margrave.data.rows import read
 from margrave.domain import Domain
 from margrave.domain.values.numbers import OUTSIDE
 

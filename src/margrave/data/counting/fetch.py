@@ -1,13 +1,17 @@
 """Fetch: read all rows once, encode them into small integers, and count all tables in this process.
 
-What is held are the counts and a chunk of rows, however many there are. Where the rows of a person are bounded, all
-rows are held once, as codes, by the DuckDB inside margrave.
+Only the counts and a chunk of rows are in memory, however many rows there are. Where the rows of a person are limited,
+the embedded DuckDB holds all rows once, as codes. One thread reads the next batch of rows while the others count the
+last one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +20,19 @@ from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import thread_count
 from margrave.data.contributions import PERSON, Choice, keep_rows
-from margrave.data.counting import Codes, Tally, chunk_rows
+from margrave.data.counting.rows import RowCoder, Rows
+from margrave.data.counting.tally import Codes, Tally, chunk_rows
 from margrave.data.description import Data
 from margrave.data.embedded import connect, stream
 from margrave.data.engines import Engine
 from margrave.data.failures import quiet_items
 from margrave.data.opening import kind_of, opened, require_columns, require_ids
-from margrave.data.reading import read_ahead
-from margrave.data.rows import RowCoder, Rows
 from margrave.domain import Domain
+
+T = TypeVar("T")
+
+_AHEAD = 2
+_SECONDS = 0.1
 
 
 def batches(data: Data, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.RecordBatch, bool]]:
@@ -146,3 +154,49 @@ def _together(parts: Sequence[Rows]) -> Rows:
     codes: Codes = np.concatenate([part.codes for part in parts], axis=1)
     weights = [part.weights for part in parts if part.weights is not None]
     return Rows(codes, np.concatenate(weights) if weights else None)
+
+
+def read_ahead(items: Iterator[T]) -> Iterator[T]:
+    """Yield the items of an iterator that a thread of its own runs, at most two of them ahead; pass on its failures."""
+    waiting: Queue[tuple[bool, object]] = Queue(_AHEAD)
+    stop = Event()
+
+    def put(last: bool, item: object) -> None:
+        while not stop.is_set():
+            try:
+                waiting.put((last, item), timeout=_SECONDS)
+                break
+            except Full:
+                continue
+
+    def work() -> None:
+        try:
+            for item in items:
+                put(False, item)
+                if stop.is_set():
+                    break
+            put(True, None)
+        except BaseException as error:  # whatever it is, it belongs to the thread that waits
+            put(True, error)
+
+    thread = Thread(target=work, name="margrave reader", daemon=True)
+    thread.start()
+    try:
+        yield from _taken(waiting)
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _taken(waiting: Queue[tuple[bool, object]]) -> Iterator[T]:
+    """Yield what the thread has read, up to the end or the failure that it met."""
+    while True:
+        try:
+            last, item = waiting.get(timeout=_SECONDS)
+        except Empty:
+            continue
+        if isinstance(item, BaseException):
+            raise item
+        if last:
+            return
+        yield item  # type: ignore[misc]

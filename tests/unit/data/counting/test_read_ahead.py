@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from margrave.data.counting.fetch import read_ahead
 from margrave.data.failures import quiet_items, quietly
-from margrave.data.reading import read_ahead
 from margrave.errors import DataError, PlanError
 
 
