@@ -6,8 +6,8 @@ import logging
 import pytest
 
 from margrave.algebra.layout import Layout
-from margrave.data.contributions import Choice
 from margrave.data.databases import chosen_on_spark
+from margrave.data.persons.contributions import Choice
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError

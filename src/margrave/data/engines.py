@@ -15,9 +15,9 @@ from weakref import WeakSet
 import narwhals as nw
 import pyarrow as pa
 
-from margrave.data.contributions import PERSON, ROW, Choice, keep_rows
-from margrave.data.embedded import connect, quoted, stream
-from margrave.data.ids import FOLDED, canonical_ids, plain_ids
+from margrave.data.embedded_duckdb import connect, quoted, stream
+from margrave.data.persons.contributions import PERSON, ROW, Choice, keep_rows
+from margrave.data.persons.ids import FOLDED, canonical_ids, plain_ids
 from margrave.errors import DataError
 
 # Rows of a batch that an engine is asked for: few enough to stay in the caches, enough to make a call worth its while.
@@ -54,7 +54,7 @@ class Engine(ABC):
     threaded
         Whether batches may be read by another thread than the one that opened it.
     chooses
-        Whether it can tell by itself which rows of a person are kept (`margrave.data.contributions`).
+        Whether it can tell by itself which rows of a person are kept (`margrave.data.persons.contributions`).
     chooses_here
         Whether the codes of all rows come into this process for that, so that ids of every allowed type will do.
     """
@@ -95,8 +95,8 @@ class Engine(ABC):
     def id_fault(self, column: str) -> str:
         """Return what keeps a column from telling persons apart, in words; empty if nothing is known that does.
 
-        What is known from the type of Arrow data is told by `margrave.data.ids`; here it is what the type of the
-        engine tells besides.
+        `margrave.data.persons.ids` knows what follows from the type of Arrow data; this is what the type of the engine
+        says in addition.
         """
         return ""
 

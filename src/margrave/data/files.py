@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from margrave.data.addresses import shown
-from margrave.data.embedded import connect, quoted, text
+from margrave.data.embedded_duckdb import connect, quoted, text
 from margrave.data.engines import BATCH_ROWS, DuckEngine, Engine
 from margrave.data.formats import COMPRESSED, JSON, PARQUET, TextFormat, format_of, is_separated, wrong_ending
 from margrave.data.queries import duckdb_select

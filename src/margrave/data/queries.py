@@ -7,7 +7,7 @@ see to it, and neither relies on reading the text here:
   clause: a SELECT, with or without WITH. This refuses COMMIT, COPY, SET, ATTACH and all that follows a semicolon.
 - *No effects.* What runs, functions included, runs where it can change nothing: on PostgreSQL in a READ ONLY
   transaction that is rolled back, on DuckDB in a file opened for reading, without access to other files and with its
-  configuration locked (`margrave.data.embedded`).
+  configuration locked (`margrave.data.embedded_duckdb`).
 
 What the second wall does not stop is in docs/guarantee.md: functions of a PostgreSQL server that act outside of its
 database, for roles that may call them.

@@ -17,8 +17,8 @@ from margrave.domain import Domain
 from margrave.errors import DataError
 
 if TYPE_CHECKING:
-    from margrave.data.contributions import Choice
     from margrave.data.engines import Engine
+    from margrave.data.persons.contributions import Choice
 
 __all__ = ["Data", "Source", "TableSource", "is_source", "open_source"]
 
@@ -91,9 +91,9 @@ class TableSource:
         return f"TableSource({self._data!r})"
 
     def _count(self, layout: Layout) -> Integers:
-        from margrave.data.contributions import Choice, draw_salt
         from margrave.data.counting.fetch import fetch_counts
         from margrave.data.counting.pushdown import pays
+        from margrave.data.persons.contributions import Choice, draw_salt
 
         data = self._data
         tables = len(layout.sets) - layout.outer

@@ -19,14 +19,14 @@ import pyarrow as pa
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import thread_count
-from margrave.data.contributions import PERSON, Choice, keep_rows
 from margrave.data.counting.rows import RowCoder, Rows
 from margrave.data.counting.tally import Codes, Tally, chunk_rows
 from margrave.data.description import Data
-from margrave.data.embedded import connect, stream
+from margrave.data.embedded_duckdb import connect, stream
 from margrave.data.engines import Engine
 from margrave.data.failures import quiet_items
 from margrave.data.opening import kind_of, opened, require_columns, require_ids
+from margrave.data.persons.contributions import PERSON, Choice, keep_rows
 from margrave.domain import Domain
 
 T = TypeVar("T")

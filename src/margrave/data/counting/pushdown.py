@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
-from margrave.data.contributions import PERSON, ROW, Choice
 from margrave.data.counting.engine_codes import FETCH, Key, Kind, is_comparable, is_text
 from margrave.data.counting.rows import read
 from margrave.data.counting.tally import sum_inner
 from margrave.data.engines import COUNT, Engine
-from margrave.data.ids import missing_id
 from margrave.data.opening import require_columns, require_ids
+from margrave.data.persons.contributions import PERSON, ROW, Choice
+from margrave.data.persons.ids import missing_id
 from margrave.domain import Domain
 from margrave.domain.values.numbers import OUTSIDE
 

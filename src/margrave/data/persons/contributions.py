@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from margrave.data.embedded import quoted
+from margrave.data.embedded_duckdb import quoted
 from margrave.privacy.entropy import SystemEntropy
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""PRIVATE: whose row it is, and which rows of a person are kept."""
