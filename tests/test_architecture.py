@@ -15,7 +15,7 @@ PACKAGE = Path(margrave.__file__).parent
 FLOORS = [
     {"escaping"},
     {"errors"},
-    {"options", "memory", "atomic_file"},
+    {"discrete_gaussian", "options", "memory", "atomic_file"},
     {"strict_json"},
     {"algebra", "privacy", "domain"},
     {"workload", "measurements", "data"},

@@ -265,27 +265,3 @@ def test_the_error_of_a_share_is_the_delta_method_on_the_exact_covariance():
 
 def _marginal(truth, tau):
     return truth.sum(axis=tuple(k for k in (0, 1) if k not in tau)).ravel()
-
-
-# True denominator in standard errors, true share, and the coverage of those 95 % intervals that there are: what
-# docs/release.md says. It was measured on 400,000 draws.
-SHARES = [(20, 0.1, 0.950), (20, 0.5, 0.951), (12, 0.1, 0.952), (12, 0.5, 0.953)]
-SHARES += [(8, 0.1, 0.953), (8, 0.5, 0.957), (5, 0.1, 0.911), (5, 0.5, 0.963)]
-
-
-def test_intervals_of_shares_cover_about_as_often_as_they_say():
-    """An approximation. Band: ± 0.014, 4.9 standard deviations √(0.911 · 0.089 / 10,000) of the least certain case."""
-    domain = Domain.fromdict({"part": 2, "case": len(SHARES), "draw": DRAWS})
-    deviation = 2.0
-    wholes = np.array([clear * deviation * math.sqrt(2) for clear, _, _ in SHARES])
-    shares = np.array([share for _, share, _ in SHARES])
-    truth = np.stack([wholes * shares, wholes * (1 - shares)])
-    noisy = np.random.default_rng(77).normal(np.repeat(truth[..., None], DRAWS, axis=-1), deviation)
-    measurements = Measurements.from_marginals(domain, [(("part", "case", "draw"), noisy, deviation**2)])
-    release = reconstruct(measurements, Workload(domain, [("part", "case", "draw")]), method="mle")
-    share = release.share("part = 0", by=("case", "draw"))
-    given = ~np.isnan(share.std_error)
-    np.testing.assert_allclose(given.mean(axis=1), [1, 1, 1, 1, 0.999, 0.999, 0.5, 0.5], atol=0.02)
-    covered = given & (share.ci_low_raw <= shares[:, None]) & (shares[:, None] <= share.ci_high_raw)
-    coverage = covered.sum(axis=1) / given.sum(axis=1)
-    np.testing.assert_allclose(coverage, [expected for _, _, expected in SHARES], atol=0.014)

@@ -8,6 +8,7 @@ from itertools import combinations
 import clarabel
 import numpy as np
 import pytest
+from discrete_sums import slow_variance
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from matrices import closure, full_difference, kron, marginal_matrix, residual_matrix
@@ -341,7 +342,7 @@ def test_privacy_cost_is_the_largest_diagonal_of_the_explicit_matrix(problem, rh
     for t in made.measured.tolist():
         tau = made.layout.sets[t]
         d, r = full_difference(sizes, tau), residual_matrix(sizes, tau)
-        gram += r.T @ np.linalg.inv(made.variances[t] * d @ d.T) @ r
+        gram += r.T @ np.linalg.inv(d @ d.T / made.precisions[t]) @ r
         # The integer query as it is asked: n I − 11ᵀ on the attributes of τ, sums over the others.
         query = kron([n * np.eye(n) - 1 if k in tau else np.ones((1, n)) for k, n in enumerate(sizes)])
         squares = (query**2).sum(axis=0).astype(int).tolist()
@@ -389,7 +390,8 @@ def test_noise_is_short_and_rounded_up_by_little(problem, rho, contributions):
         noise, cells = made.noise(t), math.prod(layout.shape(t))
         assert noise.denominator & (noise.denominator - 1) == 0
         assert noise.numerator.bit_length() <= 23 or noise.denominator == 1
-        assert float(noise) == made.integer_variances[t] == pytest.approx(made.variances[t] * cells**2, rel=1e-15)
+        assert float(noise) == made.integer_variances[t] == pytest.approx(cells**2 / made.precisions[t], rel=1e-15)
+        assert made.variances[t] == pytest.approx(slow_variance(float(noise)) / cells**2, rel=1e-14)
         # The closed form itself is a float: 1e-13 of rounding on both sides.
         ratio = float(noise) / (best[t] * cells**2 * contributions**2)
         assert 1 - 1e-13 <= ratio <= 1 + 2**-20 + 1e-13
@@ -443,7 +445,8 @@ def test_four_times_the_weight_asks_for_half_the_largest_error():
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("names", [("a0", "a1", "a2"), ("a3",), ()])
 def test_the_budget_for_a_margin_is_the_least_that_keeps_it(objective, names):
-    for margin, contributions, level in ((12.5, 1, 0.95), (Fraction(1, 3), 4, 0.8), (200, 2, 0.999)):
+    asked_for = ((12.5, 1, 0.95), (Fraction(1, 3), 4, 0.8), (200, 2, 0.999), (Fraction(1, 50), 1, 0.95))
+    for margin, contributions, level in asked_for:
         asked = {"contributions": contributions, "objective": objective}
         budget = budget_for_margin(SMALL, attributes=names, margin=margin, level=level, **asked)
         kept = plan(SMALL, budget, **asked)

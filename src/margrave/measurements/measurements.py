@@ -9,6 +9,11 @@ They live in one flat buffer of centred arrays over the closure of all that was 
 σ² is, for every τ ⊆ γ, an independent measurement of precision n_τ/(n_γ σ²) ([ReM] Thm. 2). So the weights of (1) are
 those of ``transform.decompose`` and π is its spectrum. Measurements with any other noise are kept as they came.
 
+The noise that margrave draws is discrete, and where it is small its variance is less than the parameter σ² that the
+weights of (1) are made of (``discrete_gaussian``). The mean is unbiased with any weights, and its exact variance is
+
+    Var z̄  =  Σ_i V_i/σ⁴_i / π_τ²      with V_i the exact variance of measurement i;   1/π_τ where V_i = σ²_i.      (2)
+
 The published non-negative method counts all k_τ measurements of a residual alike, whatever their noise. So their plain
 mean is kept too, where there is more than one.
 """
@@ -29,14 +34,17 @@ from margrave.algebra.differences import corner, integrate, integrate_corners
 from margrave.algebra.kernels import Floats, Integers
 from margrave.algebra.lattice import AttributeSet
 from margrave.algebra.layout import Layout
+from margrave.discrete_gaussian import exact_variance
 from margrave.domain import Domain
 from margrave.errors import MargraveError, MeasurementError
 from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive, write_archive
 from margrave.measurements.entries import Names, Observation, marginal, observation, read_only, spoken
-from margrave.measurements.noise import Gaussian, Laplace, Loss, real_array
+from margrave.measurements.noise import Gaussian, Laplace, Loss, checked_positive, real_array
 from margrave.measurements.provenance import Provenance
 
 _KIND, _SCHEMA = "measurements", 1
+# How far numbers of one file that belong together may be apart, relative to each other.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,6 +73,12 @@ class Measurements:
         Read-only; the plain mean of all measurements, with any noise, of each residual that was measured more than
         once: centred arrays, flat, one after the other in the order of the layout. None where there is no such
         residual, or where it is not known (files of version 0.1).
+    variances
+        Shape (tables,), read-only; the exact variance of each z̄_τ, equation (2), zero where there is none. None where
+        it is 1/π_τ.
+    direct
+        The one table, by positions, that was measured as it is and once, and the parameter g² of its noise: each cell
+        of its unbiased estimate is a true count plus a discrete Gaussian. None if there is no such table.
     """
 
     domain: Domain
@@ -75,12 +89,13 @@ class Measurements:
     others: tuple[Observation, ...] = field(default=())
     provenance: Provenance | None = None
     averages: Floats | None = None
+    variances: Floats | None = None
+    direct: tuple[AttributeSet, float] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("values", "precisions", "counts"):
-            object.__setattr__(self, name, read_only(getattr(self, name)))
-        if self.averages is not None:
-            object.__setattr__(self, "averages", read_only(self.averages))
+        for name in ("values", "precisions", "counts", "averages", "variances"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, read_only(getattr(self, name)))
 
     @classmethod
     def from_residuals(cls, domain: Domain, measured: Iterable[tuple[Iterable[str], ArrayLike, Loss]]) -> Measurements:
@@ -115,7 +130,9 @@ class Measurements:
         return cls(domain, layout, values, precisions, counts, tuple(others), averages=averages)
 
     @classmethod
-    def from_marginals(cls, domain: Domain, measured: Iterable[tuple[Iterable[str], ArrayLike, float]]) -> Measurements:
+    def from_marginals(
+        cls, domain: Domain, measured: Iterable[tuple[Iterable[str], ArrayLike, float]], *, discrete: bool = False
+    ) -> Measurements:
         """Collect noisy marginals; reconstruction from them is EMP ([ReM] Alg. 4).
 
         Parameters
@@ -125,6 +142,10 @@ class Measurements:
         measured
             Triples (names, table, variance): the noisy table, axes in the order of the names, a number for (); and the
             variance of the independent Gaussian noise on each of its cells. A table may be given several times.
+        discrete
+            Whether the noise is discrete Gaussian on true counts, as margrave's own is: whole numbers k with
+            probability ∝ e^(−k²/2g²), and the variances given are the parameters g². Then standard errors are exact
+            where noise is small, too, and intervals of a single table cover at least as often as they say.
         """
         given = [marginal(domain, entry) for entry in measured]
         layout = _layout(domain, [positions for positions, _, _ in given])
@@ -142,7 +163,8 @@ class Measurements:
             layout.view(values, place)[...] = 0.0
             precisions[place], counts[place] = 0.0, 0
         averages = _means_of_marginals(layout, counts, given, repeats)
-        return cls(domain, layout, values, precisions, counts, averages=averages)
+        whole = cls(domain, layout, values, precisions, counts, averages=averages)
+        return replace(whole, **_discreteness(layout, given, precisions)) if discrete else whole
 
     @classmethod
     def from_centered(
@@ -155,6 +177,8 @@ class Measurements:
         counts: Integers | None = None,
         provenance: Provenance | None = None,
         averages: Floats | None = None,
+        variances: Floats | None = None,
+        direct: tuple[AttributeSet, float] | None = None,
     ) -> Measurements:
         """Take measurements that are centred arrays already, without copying them: write to them no more.
 
@@ -175,6 +199,8 @@ class Measurements:
             How they were made.
         averages
             The plain means of what was measured more than once, as the attribute of this name; None if not known.
+        variances, direct
+            What is known of discrete noise, as the attributes of these names; None if it is not, or does not matter.
         """
         if layout.sizes != domain.shape:
             raise MeasurementError(
@@ -196,7 +222,21 @@ class Measurements:
             raise MeasurementError("there are no measurements; give at least one")
         if averages is not None:
             averages = _checked_averages(layout, often, averages)
-        return cls(domain, layout, values, precisions, often, provenance=provenance, averages=averages)
+        if variances is not None:
+            variances = _checked_variances(layout, precisions, variances)
+        if direct is not None:
+            direct = _checked_direct(layout, precisions, direct)
+        return cls(
+            domain,
+            layout,
+            values,
+            precisions,
+            often,
+            provenance=provenance,
+            averages=averages,
+            variances=variances,
+            direct=direct,
+        )
 
     def with_provenance(self, provenance: Provenance) -> Measurements:
         """Return the same measurements with a record of how they were made.
@@ -239,9 +279,13 @@ class Measurements:
             "others": noises,
             "provenance": None if self.provenance is None else self.provenance.to_dict(),
         }
+        if self.direct is not None:
+            header["direct"] = {"attributes": self.domain.names(self.direct[0]), "noise": self.direct[1]}
         arrays: dict[str, NDArray[Any]] = {"values": self.values, "precisions": self.precisions, "counts": self.counts}
         if self.averages is not None:
             arrays["averages"] = self.averages
+        if self.variances is not None:
+            arrays["variances"] = self.variances
         for number, one in enumerate(self.others):
             arrays[f"other_{number}"] = one.values
             if isinstance(one.noise, Gaussian) and one.noise.covariance is not None:
@@ -343,6 +387,56 @@ def _checked_averages(layout: Layout, counts: Integers, averages: object) -> Flo
     return array
 
 
+def _discreteness(
+    layout: Layout, measured: Iterable[tuple[AttributeSet, Floats, float]], precisions: Floats
+) -> dict[str, Any]:
+    """Return what discrete noise adds to marginals: the exact variances of equation (2), and the table of its own."""
+    given = [(positions, variance) for positions, _, variance in measured]
+    direct = given[0] if len(given) == 1 else None
+    spread, differs = np.zeros(len(layout.sets)), False
+    for positions, variance in given:
+        exact = float(exact_variance(variance))
+        spread[layout.places[positions]] += exact / variance / variance
+        differs |= exact != variance
+    if not differs:
+        return {"direct": direct}
+    # The spectrum of V/σ⁴ adds up squared weights n_τ/(n_γ σ²) times variances V n_γ/n_τ.
+    squares = transform.tables_spectrum(layout, spread)
+    known = precisions > 0
+    return {"direct": direct, "variances": np.divide(squares, precisions**2, out=np.zeros_like(squares), where=known)}
+
+
+def _checked_variances(layout: Layout, precisions: Floats, variances: object) -> Floats:
+    """Return the exact variances as float64 if there is one a table and none is larger than the precision allows."""
+    try:
+        array = transform.one_per_table(layout, real_array(variances))
+    except (TypeError, ValueError) as error:
+        raise MeasurementError(f"variances must be an array of numbers ({error})") from error
+    # The variance of discrete noise is at most its parameter: what is larger was not made by margrave.
+    if not (array >= 0).all() or (array * precisions > 1 + _ROUNDING).any() or (array[precisions == 0] != 0).any():
+        raise MeasurementError(
+            "a variance is negative, NaN, or larger than 1/precision; give the exact variance of discrete noise, 0 "
+            "where nothing was measured"
+        )
+    return array
+
+
+def _checked_direct(
+    layout: Layout, precisions: Floats, direct: tuple[AttributeSet, object]
+) -> tuple[AttributeSet, float]:
+    """Return the table that was measured as it is if its precision is that of this noise."""
+    positions, given = direct
+    if positions not in layout.places:
+        raise MeasurementError(f"no table over the attributes at {positions} was measured; give one that was")
+    place, noise = layout.places[positions], checked_positive("the noise of the direct table", given)
+    if layout.degrees[place] and abs(precisions[place] * noise - 1) > _ROUNDING:
+        raise MeasurementError(
+            f"the noise of the direct table is {noise!r}, its precision {float(precisions[place])!r}; one is the "
+            "inverse of the other"
+        )
+    return positions, noise
+
+
 def _layout(domain: Domain, sets: Sequence[AttributeSet]) -> Layout:
     """Return the layout of the closure of what was measured."""
     if not sets:
@@ -383,6 +477,7 @@ def _loaded(archive: Archive) -> Measurements:
     tables, floats = (len(layout.sets),), np.dtype(np.float64)
     counts = archive.array("counts", tables, np.dtype(np.int64))
     repeated = int(np.diff(layout.index.offset)[counts > 1].sum())
+    direct = header.get("direct")
     others = [_saved(domain, archive, number, entry) for number, entry in enumerate(_checked_list(header["others"]))]
     whole = Measurements.from_centered(
         domain,
@@ -391,6 +486,8 @@ def _loaded(archive: Archive) -> Measurements:
         precisions=archive.array("precisions", tables, floats),
         counts=counts,
         averages=archive.array("averages", (repeated,), floats) if "averages" in archive else None,
+        variances=archive.array("variances", tables, floats) if "variances" in archive else None,
+        direct=None if direct is None else (domain.positions(_checked_names(direct["attributes"])), direct["noise"]),
     )
     _check_others(layout, whole.precisions, counts, others)
     saved = header.get("provenance")

@@ -24,6 +24,7 @@ from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.boundary import measure_marginal
 from margrave.data.source import is_source, open_source
+from margrave.discrete_gaussian import exact_variance
 from margrave.domain import Domain
 from margrave.errors import DataError, PlanError
 from margrave.measurements import Measurements
@@ -51,7 +52,8 @@ class MarginalErrors(Expectation):
     """The errors to expect from noisy marginals, reconstructed by maximum likelihood.
 
     A table t of n_t cells with noise of variance σ²_t measures each residual τ inside it with precision n_τ/(n_t σ²_t)
-    ([ReM] Prop. 3); precisions add up.
+    ([ReM] Prop. 3); precisions add up. The noise is discrete: where it is small, its exact variance V_t is less than
+    the parameter σ²_t. The combination has the variance Σ_t (n_τ/n_t) V_t/σ⁴_t divided by the square of its precision.
 
     Attributes
     ----------
@@ -71,13 +73,15 @@ class MarginalErrors(Expectation):
     def cell_variances(self) -> Floats:
         """The variance of a cell of each table of the closure under maximum likelihood; shape (tables,)."""
         layout, cells = self.layout, cell_counts(self.layout)
-        precisions = np.zeros(len(layout.sets))
+        precisions, squares = np.zeros(len(layout.sets)), np.zeros(len(layout.sets))
         for members, variance in zip(self.workload.positions, self.variances, strict=True):
-            precision = 1 / (cells[layout.places[members]] * float(variance))
+            noise = float(variance)
+            precision = 1 / (cells[layout.places[members]] * noise)
             subsets = chain.from_iterable(combinations(members, order) for order in range(len(members) + 1))
             inside = [layout.places[subset] for subset in subsets]
             precisions[inside] += cells[inside] * precision
-        return cell_variances(layout, 1 / precisions)
+            squares[inside] += cells[inside] * precision * float(exact_variance(noise)) / noise
+        return cell_variances(layout, squares / precisions**2)
 
     def _spent(self) -> Floats:
         order = [len(members) for members in self.workload.positions]
@@ -167,7 +171,7 @@ class GaussianMarginals(Mechanism):
                 entry=spent.entry,
                 description=self.description(),
             )
-            return spent.end(Measurements.from_marginals(declared, noisy).with_provenance(record))
+            return spent.end(Measurements.from_marginals(declared, noisy, discrete=True).with_provenance(record))
 
     def _asked(
         self, source: object, workload: Workload | None, budget: Budget | None, contributions: int

@@ -11,6 +11,7 @@ import numpy as np
 from margrave.algebra.layout import Layout
 from margrave.boundary import check_range, measure_residuals
 from margrave.data.source import open_source
+from margrave.discrete_gaussian import exact_variance
 from margrave.errors import PlanError
 from margrave.measurements import Measurements
 from margrave.mechanisms.mechanism import Mechanism, Run, checked_request
@@ -96,8 +97,8 @@ class ResidualPlanner(Mechanism):
         check_range(layout, noise)
         drawing = checked_sampler(run.sampler, [variance for variance in noise if variance is not None])
         purpose = f"residual planner: {len(made.measured):,} residuals for {made.workload!r}"
-        variances = made.variances
-        precisions = np.divide(1.0, variances, out=np.zeros_like(variances), where=variances > 0)
+        # Where it is the inverse of the precision, as it is but for very small noise, the variance need not be kept.
+        same = np.array_equal(exact_variance(made.integer_variances), made.integer_variances)
         with spending(
             table_source,
             made.workload,
@@ -121,7 +122,16 @@ class ResidualPlanner(Mechanism):
             )
             domain = made.workload.domain
             return spent.end(
-                Measurements.from_centered(domain, layout, values=values, precisions=precisions, provenance=record)
+                Measurements.from_centered(
+                    domain,
+                    layout,
+                    values=values,
+                    precisions=made.precisions,
+                    variances=None if same else made.variances,
+                    # The residual of no attributes is the total itself.
+                    direct=((), float(made.integer_variances[layout.places[()]])),
+                    provenance=record,
+                )
             )
 
     def _plan(self, workload: Workload | None, budget: Budget | None, contributions: int | None) -> Plan:

@@ -201,7 +201,7 @@ class ScalableMWEM(Mechanism):
         steps = [("total", split.first)]
 
         def measured(cut_short: str | None = None) -> Measurements:
-            noisy = Measurements.from_marginals(domain, estimate.measured(workload))
+            noisy = Measurements.from_marginals(domain, estimate.measured(workload), discrete=True)
             return noisy.with_provenance(record(steps, cut_short))
 
         estimate.measure((), spent.counts, split.total_variance, drawing)

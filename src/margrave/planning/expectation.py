@@ -60,13 +60,17 @@ class Expectation(ABC):
     def standard_error(self, *names: str) -> float:
         """Return the standard error of every cell of a table under maximum likelihood; no name means the total.
 
-        The table is one of the workload or lies inside one. The variance of a discrete Gaussian is at most g², and less
-        by more than 10⁻⁶ of it only if g² < 1; so this is what to expect, or slightly more.
+        The table is one of the workload or lies inside one. This is the exact standard error of its unbiased estimate,
+        the one that a release states.
         """
         return math.sqrt(self.cell_variances[place_of(self.workload, self.layout, names)])
 
     def margin_of_error(self, *names: str, level: float = 0.95) -> float:
-        """Return half the width of the confidence interval of every cell of a table, at the given level."""
+        """Return half the width of the confidence interval of every cell of a table, at the given level.
+
+        The interval of a count that is measured by itself, such as the total of a plan, ends at whole numbers: half its
+        width differs from this by less than one.
+        """
         return normal_quantile(level) * self.standard_error(*names)
 
     def predictions(self) -> Floats:

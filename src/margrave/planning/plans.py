@@ -24,6 +24,7 @@ import numpy as np
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats, Integers
 from margrave.algebra.layout import Layout
+from margrave.discrete_gaussian import exact_variance
 from margrave.errors import BudgetError, PlanError, suggestion
 from margrave.planning.allocation import OBJECTIVES, TOLERANCE, allocate
 from margrave.planning.coefficients import (
@@ -51,6 +52,8 @@ _DIGITS = 22
 _ROOM = 1 + 2.0**-38
 # All that noise is raised by, and more: a promise about a real plan needs so much more ρ.
 _ROUNDING = 1 + 2.0**-20
+# How near to the least budget the bisection for small noise comes.
+_NEAR = 1 + 2.0**-24
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,8 +106,18 @@ class Plan(Expectation):
 
     @cached_property
     def variances(self) -> Floats:
-        """σ²_τ = g²_τ/n_τ² of each residual as really used; zero where nothing is measured; shape (tables,)."""
-        return _read_only(self.integer_variances / cell_counts(self.layout) ** 2)
+        """The exact variance σ²_τ of each residual; zero where nothing is measured; shape (tables,), read-only.
+
+        The noise on the integer residual is discrete: its variance is g²_τ from g²_τ = 2.3 on, and less below
+        (``discrete_gaussian``). Divided by n_τ² it is σ²_τ.
+        """
+        return _read_only(exact_variance(self.integer_variances) / cell_counts(self.layout) ** 2)
+
+    @cached_property
+    def precisions(self) -> Floats:
+        """π_τ = n_τ²/g²_τ, the weight of each residual in reconstruction; zero where nothing is measured; read-only."""
+        noise = self.integer_variances / cell_counts(self.layout) ** 2
+        return _read_only(np.divide(1.0, noise, out=np.zeros_like(noise), where=noise > 0))
 
     @cached_property
     def cell_variances(self) -> Floats:
@@ -197,8 +210,10 @@ def budget_for_margin(
 ) -> Budget:
     """Return the least budget whose plan has at most this margin of error on a table.
 
-    Variances are inversely proportional to ρ, so that ρ = z² c² V / margin² with V the variance of a cell at ρ = 1 and
-    c = 1, and z the normal quantile; rounded up, by about 10⁻⁶ of itself, to cover the rounding of the noise.
+    The parameters of the noise are inversely proportional to ρ, so that ρ = z² c² V / margin² with V the variance of a
+    cell at ρ = 1 and c = 1 if noise were continuous, and z the normal quantile. Discrete noise varies less than that
+    where it is small; then ρ is lowered by bisection until the exact margin is met. The result is rounded up, by about
+    10⁻⁶ of itself, to cover the rounding of the noise.
 
     Parameters
     ----------
@@ -221,6 +236,9 @@ def budget_for_margin(
     variance = float(cell_variances(layout, allocation.variances)[place])
     rows = Fraction(margin) if isinstance(margin, int | Fraction) else Fraction(float(margin))
     rho = Fraction(quantile**2 * variance * _ROUNDING) * int(contributions) ** 2 / rows**2
+    if SMALLEST_NOISE <= rho <= LARGEST_NOISE:  # beyond, noise cannot be drawn and the plan says so
+        noise = allocation.variances * cell_counts(layout) ** 2 * float(int(contributions) ** 2 / rho)
+        rho *= Fraction(_discount(layout, noise, place, float(rows) / quantile))
     try:
         return Budget.zcdp(rho=_short(rho))
     except BudgetError as error:
@@ -277,6 +295,36 @@ def _check_range(workload: Workload, layout: Layout, noise: Floats, factor: Frac
         f"residual {_label(workload, layout, place)} would get noise of variance "
         f"{_rounded(Fraction(float(noise[place])) * factor)} on its integers, which must be {limit}: {remedy}"
     )
+
+
+def _discount(layout: Layout, noise: Floats, place: int, std_error: float) -> float:
+    """Return which share of a budget is enough for a standard error that it buys with continuous noise.
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    noise
+        Shape (tables,); g²_τ at the whole budget.
+    place
+        The table.
+    std_error
+        What the standard error of its cells must not exceed.
+    """
+
+    def spread(share: float) -> float:
+        exact = exact_variance(noise / share) / cell_counts(layout) ** 2
+        return math.sqrt(float(cell_variances(layout, exact)[place]))
+
+    if spread(1.0) * _ROUNDING > std_error:
+        return 1.0
+    low, high = 0.5, 1.0
+    while spread(low) <= std_error:
+        low, high = low / 2, low
+    while high / low > _NEAR:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if spread(middle) > std_error else (low, middle)
+    return high * _ROUNDING
 
 
 def _short(value: Fraction) -> Fraction:

@@ -58,15 +58,25 @@ class Estimates:
     precisions
         Shape (tables,), read-only; π_τ = 1/σ²_τ of the estimate (its covariance is σ²_τ C_τ); zero where never
         measured, NaN where its noise has no single variance.
+    variances
+        Shape (tables,), read-only; the exact variance σ²_τ where discrete noise makes it smaller than 1/π_τ; None where
+        it is 1/π_τ. Error bars use it; weights are made of π_τ.
+    direct
+        Number of the table whose unbiased cells are true counts plus a discrete Gaussian each, and its parameter g²;
+        None if there is none.
     """
 
     layout: Layout
     values: Floats
     counts: Integers
     precisions: Floats
+    variances: Floats | None = None
+    direct: tuple[int, float] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("values", "counts", "precisions"):
+        for name in ("values", "counts", "precisions", "variances"):
+            if getattr(self, name) is None:
+                continue
             view = getattr(self, name).view()
             view.setflags(write=False)
             object.__setattr__(self, name, view)
@@ -83,9 +93,10 @@ def estimate_residuals(measurements: Measurements, layout: Layout) -> Estimates:
         The closure of the workload. Measured residuals outside of it do not matter: residuals are orthogonal.
     """
     values, counts, precisions = _transferred(measurements, layout)
+    exact, direct = _exactness(measurements, layout)
     inside = _by_residual(measurements, layout)
     if not inside:
-        return Estimates(layout, values, counts, precisions)
+        return Estimates(layout, values, counts, precisions, exact, direct)
     values, precisions = values.copy(), precisions.copy()
     for place, observations in inside.items():
         view = layout.view(values, place)
@@ -95,7 +106,7 @@ def estimate_residuals(measurements: Measurements, layout: Layout) -> Estimates:
         name = " × ".join(measurements.domain.names(layout.sets[place])) or "the total"
         view[...] = integrate(combine(terms, f"the residual of {name}"))
         precisions[place] = np.nan
-    return Estimates(layout, values, counts, precisions)
+    return Estimates(layout, values, counts, precisions, exact, direct)
 
 
 def mean_residuals(measurements: Measurements, estimates: Estimates) -> Estimates:
@@ -155,6 +166,17 @@ def _transferred(measurements: Measurements, layout: Layout) -> tuple[Floats, In
     for begin, end, start in zip(begins, ends, source.index.offset[origins].tolist(), strict=True):
         values[begin:end] = measurements.values[start : start + end - begin]
     return values, counts, precisions
+
+
+def _exactness(measurements: Measurements, layout: Layout) -> tuple[Floats | None, tuple[int, float] | None]:
+    """Return what is known of discrete noise, in the places of another layout."""
+    source, variances, direct = measurements.layout, measurements.variances, measurements.direct
+    if variances is not None and layout.sets != source.sets:
+        places = [source.places.get(attributes) for attributes in layout.sets]
+        variances = np.array([0.0 if place is None else variances[place] for place in places])
+    if direct is None or direct[0] not in layout.places:
+        return variances, None
+    return variances, (layout.places[direct[0]], direct[1])
 
 
 def _by_residual(measurements: Measurements, layout: Layout) -> dict[int, list[Observation]]:

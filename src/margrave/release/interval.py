@@ -7,6 +7,11 @@ clipped at zero without losing a single draw that covered it:
     low = max(0, ⌈μ̂ − z s⌉),   high = max(0, ⌊μ̂ + z s⌋)      where a whole number lies between the raw ends,         (1)
 
 and where none does, the raw ends are only clipped. An interval that lies below zero becomes [0, 0].
+
+margrave's noise is discrete. A count that was measured by itself is off by one discrete Gaussian, and its interval is
+exact: μ̂ ± q with the smallest whole number q that covers at least the level (``discrete_gaussian``). Any other estimate
+is off by a sum Σ c_i ξ_i of many, and μ̂ ± z s may cover a little less than the level. How much less, with a proof:
+docs/math.md; by exact convolution: tests/laws/test_coverage.py.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from statistics import NormalDist
 import numpy as np
 
 from margrave.algebra.kernels import Floats
+from margrave.discrete_gaussian import reach
 from margrave.errors import ReleaseError
 from margrave.measurements.entries import read_only
 
@@ -35,11 +41,14 @@ class Interval:
         How often it covers the true count.
     low_raw, high_raw
         The ends as computed, read-only; below zero and between whole numbers as they come.
+    margin
+        Half the width of the raw interval, the same for all cells.
     """
 
     level: float
     low_raw: Floats
     high_raw: Floats
+    margin: float
 
     @cached_property
     def low(self) -> Floats:
@@ -56,7 +65,7 @@ class Interval:
         return np.asarray(np.ceil(self.low_raw) <= np.floor(self.high_raw))
 
 
-def normal_interval(estimate: Floats, std_error: float | Floats, level: float) -> Interval:
+def normal_interval(estimate: Floats, std_error: float, level: float) -> Interval:
     """Return the interval of an estimate with Gaussian error.
 
     Parameters
@@ -64,12 +73,26 @@ def normal_interval(estimate: Floats, std_error: float | Floats, level: float) -
     estimate
         The unbiased estimate.
     std_error
-        Its standard error, one for all cells or one for each.
+        Its standard error, the same for all cells.
     level
         How often the interval shall cover the true value, above 0 and below 1.
     """
-    reach = quantile(level) * np.asarray(std_error)
-    return Interval(level, read_only(np.asarray(estimate - reach)), read_only(np.asarray(estimate + reach)))
+    return _interval(estimate, quantile(level) * std_error, level)
+
+
+def discrete_interval(estimate: Floats, parameter: float, level: float) -> Interval:
+    """Return the interval of counts that were measured by themselves, with discrete Gaussian noise.
+
+    Parameters
+    ----------
+    estimate
+        The noisy counts: whole numbers, but for the rounding of what was computed with them.
+    parameter
+        g² of the noise.
+    level
+        How often the interval shall cover the true value at least, above 0 and below 1.
+    """
+    return _interval(np.rint(estimate), float(reach(parameter, checked_level(level))), level)
 
 
 def quantile(level: float) -> float:
@@ -82,6 +105,11 @@ def checked_level(level: object) -> float:
     if isinstance(level, bool) or not isinstance(level, Real) or not 0 < float(level) < 1:
         raise ReleaseError(f"the level is {level!r}; give a probability above 0 and below 1, such as 0.95")
     return float(level)
+
+
+def _interval(estimate: Floats, margin: float, level: float) -> Interval:
+    """Return the interval that reaches so far to both sides."""
+    return Interval(level, read_only(np.asarray(estimate - margin)), read_only(np.asarray(estimate + margin)), margin)
 
 
 def _clipped(ends: Floats) -> Floats:

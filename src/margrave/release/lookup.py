@@ -17,7 +17,7 @@ from margrave.errors import DomainError, ReleaseError
 from margrave.measurements.entries import spoken
 from margrave.methods.method import Method
 from margrave.reconstruction.estimates import Estimates
-from margrave.release.uncertainty import Mask, query_covariance, unmeasured
+from margrave.release.uncertainty import Mask, direct_noise, query_covariance, unmeasured
 from margrave.workload import Workload
 
 _MOST_NAMED = 3
@@ -97,6 +97,10 @@ class Lookup:
         """Return the covariance of two queries over a table, None where it is not known."""
         covariance = query_covariance(self.estimates, place, one, other)
         return None if self.adaptive or np.isnan(covariance) else covariance
+
+    def direct_noise(self, place: int, query: Sequence[Mask]) -> float | None:
+        """Return the parameter of the one discrete Gaussian that a query's estimate is off by; None if it is not."""
+        return direct_noise(self.estimates, place, query)
 
     def note(self, missing: Sequence[str], variance: float | None) -> str:
         """Return why there is no interval, in a sentence; nothing where there is one."""

@@ -3,13 +3,7 @@
 Every query is a product: for each attribute a set of categories that is counted, and some attributes kept apart. It is
 read off one table of the release, and its standard error is exact (``uncertainty``, equation 3).
 
-A share R = N/D of two counts is a ratio of unbiased estimates. Its standard error is that of the linear approximation
-of the ratio (the delta method), from the exact variances and covariance of both counts,
-
-    Var R ≈ (Var N − 2 R Cov(N, D) + R² Var D) / D²,                                                               (1)
-
-which is good while D is far from zero next to its own error: it is given only where D is at least CLEAR = 5 standard
-errors above zero (there the terms left out are about 1/25 of those kept).
+Shares, ratios of two such counts, are in ``share``.
 """
 
 from __future__ import annotations
@@ -31,8 +25,6 @@ from margrave.release.table import Table
 from margrave.release.uncertainty import Mask
 
 Where = str | Mapping[str, Label | Iterable[Label]]
-
-CLEAR = 5.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,12 +103,13 @@ def answer(lookup: Lookup, place: int, query: Query, level: float) -> Table:
         categories=_categories(lookup.domain, query),
         note=lookup.note(missing, variance),
         level=level,
+        direct=None if variance is None else lookup.direct_noise(place, cell),
         unbiased=partial(_unbiased, lookup, query, place),
     )
 
 
 def answer_share(lookup: Lookup, where: Where, of: Where, *, by: Iterable[str], level: float) -> Share:
-    """Return the share of those who meet a condition among those who meet another, equation (1).
+    """Return the share of those who meet a condition among those who meet another.
 
     Parameters
     ----------
@@ -141,7 +134,7 @@ def answer_share(lookup: Lookup, where: Where, of: Where, *, by: Iterable[str], 
     whole = Query(whole.by, {**{name: _all(lookup.domain, name) for name in part.masks}, **whole.masks})
     place = lookup.place(tuple(part.masks))
     shared = lookup.covariance(place, _cell(lookup, place, part), _cell(lookup, place, whole))
-    return Share.of(answer(lookup, place, part, level), answer(lookup, place, whole, level), shared, CLEAR)
+    return Share.of(answer(lookup, place, part, level), answer(lookup, place, whole, level), shared)
 
 
 def _all(domain: Domain, name: str) -> Mask:

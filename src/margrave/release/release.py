@@ -98,8 +98,9 @@ class Release:
     def share(self, where: Where, *, of: Where = "", by: Iterable[str] = (), level: float = LEVEL) -> Share:
         """Return the share of those who meet a condition among those who meet another, in all or by group.
 
-        The standard error is that of the ratio's linear approximation (the delta method). There is none where the
-        denominator is estimated at less than 5 of its standard errors above zero.
+        The interval is Fieller's, cut to 0 … 1: it holds for any denominator. Where the denominator is estimated within
+        z standard errors of zero nothing is known, and it is 0 to 1. The standard error is that of the ratio's linear
+        approximation (the delta method), given where the denominator is at least 5 standard errors above zero.
 
         Parameters
         ----------
@@ -110,7 +111,7 @@ class Release:
         by
             The attributes to group by, for a share within each group.
         level
-            How often the intervals shall cover the truth, approximately.
+            How often the intervals shall cover the truth.
         """
         return answer_share(self._lookup, where, of, by=by, level=checked_level(level))
 

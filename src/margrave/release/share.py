@@ -1,8 +1,25 @@
-"""Shares: one count divided by another that contains it, with the approximate error of the ratio."""
+"""Shares: one count divided by another that contains it, with an interval that holds for any denominator.
+
+R = N/D is a ratio of two unbiased estimates N̂ and D̂ with known variances and covariance. N̂ − R D̂ has mean zero at the
+true R and the variance v(R) = Var N̂ − 2R Cov(N̂, D̂) + R² Var D̂. So the set of all R with
+
+    (N̂ − R D̂)² ≤ z² v(R),     a R² − 2b R + e ≤ 0,                                                               (1)
+    a = D̂² − z² Var D̂,   b = N̂ D̂ − z² Cov(N̂, D̂),   e = N̂² − z² Var N̂,
+
+covers the true share exactly as often as a normal number lies within z standard deviations, whatever D is (Fieller
+1954). Where D̂ is more than z standard errors above zero, a > 0 and the set is the interval (b ± √(b² − a e))/a;
+elsewhere it is no interval, and the answer is that nothing is known: 0 to 1. Both are cut to 0 … 1, where every share
+lies.
+
+The standard error is that of the ratio's linear approximation (the delta method), √v(R̂)/D̂. It means something only
+where D̂ is far from zero next to its own error, and is given from CLEAR = 5 standard errors on.
+Law: tests/laws/test_shares.py.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,13 +28,17 @@ from margrave.algebra.kernels import Floats
 from margrave.escaping import visible
 from margrave.measurements.entries import read_only, spoken
 from margrave.release import frames
-from margrave.release.interval import normal_interval
+from margrave.release.interval import quantile
 from margrave.release.table import Table
+from margrave.release.uncertainty import Mask
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+
+# From how many standard errors of the denominator on the ratio is nearly linear in both counts.
+CLEAR = 5.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,13 +58,15 @@ class Share:
         denominator is not above zero. None if the measurements do not determine both counts.
     std_error
         The standard error of the estimate by the delta method, an approximation, for each group; NaN where the
-        denominator is not clearly above zero. None where a count has none.
+        denominator is less than 5 standard errors above zero. None where a count has none.
     ci_low_raw, ci_high_raw
-        The ends of the interval as computed from it; below 0 and above 1 as they come.
+        The ends of Fieller's interval, equation (1); below 0 and above 1 as they come, and infinite where the
+        denominator is within z standard errors of zero.
     level
-        How often the interval covers the truth, approximately.
+        How often the interval covers the truth.
     note
-        Why some or all groups have no interval, in a sentence; empty where all have one.
+        Where nothing is known about the share, where it has no standard error, or why there is no interval at all;
+        empty where every group has all of it.
     """
 
     attributes: tuple[str, ...]
@@ -57,7 +80,7 @@ class Share:
     note: str
 
     @classmethod
-    def of(cls, part: Table, whole: Table, covariance: float | None, clear: float) -> Share:
+    def of(cls, part: Table, whole: Table, covariance: float | None) -> Share:
         """Return the share of one table in another with the same axes.
 
         Parameters
@@ -66,21 +89,25 @@ class Share:
             The counts to divide.
         covariance
             That of a cell of one and the same cell of the other.
-        clear
-            How many standard errors the denominator must be above zero for an interval.
         """
-        estimate = std_error = low = high = None
-        note = part.note or whole.note
-        if part.estimate is not None and whole.estimate is not None:
-            estimate = _ratio(part.estimate, whole.estimate)
-            std_error = _std_error(estimate, part, whole, covariance, clear)
-        if estimate is not None and std_error is not None:
-            interval = normal_interval(estimate, std_error, part.level)
-            low, high = interval.low_raw, interval.high_raw
-            if np.isnan(std_error).any():
-                note = f"no interval where the denominator is less than {clear:g} standard errors above zero"
         values = _ratio(part.values, whole.values)
-        return cls(part.attributes, part.categories, values, estimate, std_error, low, high, part.level, note)
+        blank = cls(part.attributes, part.categories, values, None, None, None, None, part.level, "")
+        if part.estimate is None or whole.estimate is None:
+            return replace(blank, note=part.note or whole.note)
+        ratio = _ratio(part.estimate, whole.estimate)
+        if part.variance is None or whole.variance is None or covariance is None:
+            return replace(blank, estimate=ratio, note=part.note or whole.note)
+        moments = _Moments(part.estimate, whole.estimate, part.variance, whole.variance, covariance)
+        z = quantile(part.level)
+        low, high = moments.interval(z)
+        return replace(
+            blank,
+            estimate=ratio,
+            std_error=read_only(moments.std_error(ratio)),
+            ci_low_raw=read_only(low),
+            ci_high_raw=read_only(high),
+            note=moments.note(z),
+        )
 
     @property
     def ci_low(self) -> Floats | None:
@@ -114,7 +141,8 @@ class Share:
     def __repr__(self) -> str:
         noun = "group" if self.values.size == 1 else "groups"
         by = f" by {visible(spoken(self.attributes))}" if self.attributes else ""
-        return f"Share({self.values.size:,} {noun}{by}; {self.note or 'approximate intervals'})"
+        interval = self.note or f"intervals at level {self.level:g}"
+        return f"Share({self.values.size:,} {noun}{by}; {interval})"
 
     @property
     def _axes(self) -> list[frames.Axis]:
@@ -128,19 +156,50 @@ def _ratio(part: Floats, whole: Floats) -> Floats:
     return read_only(ratio)
 
 
-def _std_error(ratio: Floats, part: Table, whole: Table, covariance: float | None, clear: float) -> Floats | None:
-    """Return the delta method's standard error, NaN where the denominator is not clearly above zero."""
-    if part.variance is None or whole.variance is None or covariance is None or whole.estimate is None:
-        return None
-    variance = part.variance - 2 * ratio * covariance + ratio**2 * whole.variance
-    error = np.full(ratio.shape, np.nan)
-    # Where part and whole are one, rounding may leave a little less than nothing.
-    np.divide(np.sqrt(np.maximum(variance, 0.0)), whole.estimate, out=error, where=_clear(whole, clear))
-    return read_only(error)
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    """Estimates of part and whole, one for each group, with variances and covariance, the same for all groups."""
 
+    part: Floats
+    whole: Floats
+    part_variance: float
+    whole_variance: float
+    covariance: float
 
-def _clear(whole: Table, clear: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Tell where an estimate is so many standard errors above zero."""
-    error = whole.std_error
-    none = np.zeros(whole.values.shape, dtype=np.bool_)
-    return none if whole.estimate is None or error is None else np.asarray(whole.estimate >= clear * error)
+    def interval(self, z: float) -> tuple[Floats, Floats]:
+        """Return the ends of Fieller's interval, equation (1), infinite where the denominator may be zero."""
+        a = self.whole**2 - z**2 * self.whole_variance
+        b = self.part * self.whole - z**2 * self.covariance
+        e = self.part**2 - z**2 * self.part_variance
+        known = self._above(z)
+        # Where part and whole are one, rounding may leave a little less than nothing.
+        root = np.sqrt(np.maximum(b**2 - a * e, 0.0))
+        low, high = np.full(a.shape, -np.inf), np.full(a.shape, np.inf)
+        np.divide(b - root, a, out=low, where=known)
+        np.divide(b + root, a, out=high, where=known)
+        return low, high
+
+    def std_error(self, ratio: Floats) -> Floats:
+        """Return the delta method's standard error, NaN where the denominator is not clearly above zero."""
+        clear = self._above(CLEAR)
+        known = np.where(clear, ratio, 0.0)
+        variance = self.part_variance - 2 * known * self.covariance + known**2 * self.whole_variance
+        error = np.full(ratio.shape, np.nan)
+        np.divide(np.sqrt(np.maximum(variance, 0.0)), self.whole, out=error, where=clear)
+        return error
+
+    def note(self, z: float) -> str:
+        """Return which groups have no interval or no standard error, in words; nothing where all have both."""
+        said = []
+        if not self._above(z).all():
+            said.append(
+                f"no information where the denominator is within {z:.3g} standard errors of zero: the share may be "
+                "anything from 0 to 1"
+            )
+        if not self._above(CLEAR).all():
+            said.append(f"no standard error where the denominator is less than {CLEAR:g} standard errors above zero")
+        return "; ".join(said)
+
+    def _above(self, errors: float) -> Mask:
+        """Tell where the denominator is so many of its standard errors above zero."""
+        return np.asarray((self.whole > errors * math.sqrt(self.whole_variance)) & (self.whole > 0))

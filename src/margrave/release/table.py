@@ -19,7 +19,7 @@ from margrave.algebra.kernels import Floats
 from margrave.escaping import visible
 from margrave.measurements.entries import read_only, spoken
 from margrave.release import frames
-from margrave.release.interval import LEVEL, Interval, normal_interval
+from margrave.release.interval import LEVEL, Interval, discrete_interval, normal_interval
 from margrave.release.rounding import round_to_total
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ class Table:
         How often the intervals ``ci_low`` … ``ci_high`` cover the truth.
     whole
         Whether ``values`` are whole numbers, by `rounded`.
+    direct
+        The parameter g² where each cell was measured by itself, so that its estimate is a true count plus one discrete
+        Gaussian; intervals are exact then. None for all other tables.
     unbiased
         Computes the estimate, when it is first asked for.
     """
@@ -63,6 +66,7 @@ class Table:
     note: str
     level: float = LEVEL
     whole: bool = False
+    direct: float | None = None
     unbiased: Callable[[], Floats] | None = field(default=None)
 
     @cached_property
@@ -105,6 +109,8 @@ class Table:
         """
         if self.estimate is None or self.std_error is None:
             return None
+        if self.direct is not None:
+            return discrete_interval(self.estimate, self.direct, level)
         return normal_interval(self.estimate, self.std_error, level)
 
     def rounded(self) -> Table:

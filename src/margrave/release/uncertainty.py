@@ -1,6 +1,7 @@
 r"""Error bars: the exact variance and covariance of cells of the maximum-likelihood tables.
 
-The estimate of residual τ has covariance σ²_τ C_τ with σ²_τ = 1/π_τ, estimates of different residuals are independent,
+The estimate of residual τ has covariance σ²_τ C_τ with σ²_τ = 1/π_τ (less where discrete noise is small; then the exact
+variance is at hand), estimates of different residuals are independent,
 and μ̂_γ = Σ_{τ⊆γ} broadcast(r̂_τ) n_τ/n_γ. An entry of C_τ is ∏_{k∈τ} (1[a_k = b_k] − 1/n_k). Therefore
 
     Cov(μ̂_A(a), μ̂_B(b)) = Σ_{τ⊆A∩B} σ²_τ ∏_{k∈τ} (1[a_k = b_k] − 1/n_k) ∏_{k∈A∖τ} n_k⁻¹ ∏_{k∈B∖τ} n_k⁻¹           (1)
@@ -96,6 +97,28 @@ def unmeasured(estimates: Estimates, table: int, query: Sequence[Mask]) -> tuple
     return tuple(part for part, _ in factors if estimates.counts[part] == 0)
 
 
+def direct_noise(estimates: Estimates, table: int, query: Sequence[Mask]) -> float | None:
+    """Return the parameter g² if a product query over a table is one cell of the table that was measured as it is.
+
+    Then its unbiased estimate is a true count plus one discrete Gaussian. None for all other queries.
+
+    Parameters
+    ----------
+    estimates
+        The estimated residuals.
+    table
+        Number of the table in the layout of the estimates.
+    query
+        For each attribute of the table, in domain order, which of its values are counted; shape (n_k,).
+    """
+    if estimates.direct is None:
+        return None
+    place, noise = estimates.direct
+    measured, counted = set(estimates.layout.sets[place]), dict(zip(estimates.layout.sets[table], query, strict=True))
+    one = all(k in counted and np.count_nonzero(counted[k]) == 1 for k in measured)
+    return noise if one and all(mask.all() for k, mask in counted.items() if k not in measured) else None
+
+
 def _factors(
     estimates: Estimates, table: int, one: Sequence[Mask], other: Sequence[Mask]
 ) -> Iterator[tuple[int, float]]:
@@ -118,7 +141,9 @@ def _variance(estimates: Estimates, part: int) -> float:
     if estimates.layout.degrees[part] == 0:
         return 0.0
     precision = float(estimates.precisions[part])
-    return 1 / precision if precision > 0 else math.nan
+    if not precision > 0:
+        return math.nan
+    return 1 / precision if estimates.variances is None else float(estimates.variances[part])
 
 
 def _table(estimates: Estimates, cell: Mapping[int, int]) -> int:

@@ -7,6 +7,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from discrete_sums import slow_variance
 
 from margrave.algebra.differences import corner, difference, integrate, integrate_corners
 from margrave.algebra.layout import Layout
@@ -302,6 +303,50 @@ def test_averages_of_another_shape_or_without_numbers_are_refused():
         Measurements.from_centered(DOMAIN, layout, **given, averages=np.arange(3.0))
     with refused("the measurements hold NaN, infinity, or numbers too large to add up; give finite ones"):
         Measurements.from_centered(DOMAIN, layout, **given, averages=np.full(4, np.nan))
+
+
+# Discrete noise
+
+
+def test_large_discrete_noise_keeps_nothing_but_the_table_it_is_on(tmp_path):
+    plain = Measurements.from_marginals(DOMAIN, [(("sex", "age"), np.ones((2, 4)), 9.0)])
+    found = Measurements.from_marginals(DOMAIN, [(("sex", "age"), np.ones((2, 4)), 9.0)], discrete=True)
+    assert plain.direct is plain.variances is found.variances is None
+    assert found.direct == ((0, 1), 9.0)
+    assert np.array_equal(found.precisions, plain.precisions)
+    found.save(tmp_path / "noisy.npz")
+    assert Measurements.load(tmp_path / "noisy.npz").direct == ((0, 1), 9.0)
+
+
+def test_small_discrete_noise_keeps_its_exact_variance(tmp_path):
+    given = [(("age",), np.ones(4), 0.25), (("age",), np.ones(4), 0.5), (("sex",), np.ones(2), 0.25)]
+    found = Measurements.from_marginals(DOMAIN, given, discrete=True)
+    assert found.direct is None
+    # Of age: two measurements with weights 4 and 2 and variances slow_variance(0.25) and slow_variance(0.5).
+    expected = (16 * slow_variance(0.25) + 4 * slow_variance(0.5)) / 36
+    assert found.variances[found.layout.places[(0,)]] == pytest.approx(expected, rel=1e-14)
+    found.save(tmp_path / "noisy.npz")
+    assert np.array_equal(Measurements.load(tmp_path / "noisy.npz").variances, found.variances)
+
+
+def test_impossible_variances_and_direct_tables_are_refused():
+    layout, values, precisions = centered()
+    given = {"values": values, "precisions": precisions}
+    place = layout.places[(1,)]
+    fitting = np.where(np.arange(4) == place, 0.2, 0.0)
+    assert Measurements.from_centered(DOMAIN, layout, **given, variances=fitting).variances[place] == 0.2
+    for wrong in (-fitting, fitting + 1, np.full(4, np.nan), 2 * fitting):
+        with refused("a variance is negative, NaN, or larger than 1/precision"):
+            Measurements.from_centered(DOMAIN, layout, **given, variances=wrong)
+    with refused("variances must be an array of numbers (these are complex; give real ones)"):
+        Measurements.from_centered(DOMAIN, layout, **given, variances=fitting + 0j)
+    assert Measurements.from_centered(DOMAIN, layout, **given, direct=((1,), 0.25)).direct == ((1,), 0.25)
+    with refused("no table over the attributes at (0, 1, 2) was measured; give one that was"):
+        Measurements.from_centered(DOMAIN, layout, **given, direct=((0, 1, 2), 0.25))
+    with refused("the noise of the direct table is 0.5, its precision 4.0; one is the inverse of the other"):
+        Measurements.from_centered(DOMAIN, layout, **given, direct=((1,), 0.5))
+    with refused("the noise of the direct table is 'much'; give a positive finite number"):
+        Measurements.from_centered(DOMAIN, layout, **given, direct=((1,), "much"))
 
 
 # Complex numbers

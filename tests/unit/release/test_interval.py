@@ -11,14 +11,17 @@ from margrave.release.interval import checked_level, normal_interval, quantile
 
 def test_ends_are_rounded_inwards_where_a_whole_number_lies_inside_and_clipped_at_zero():
     # Half a normal distribution lies within 0.6745 standard deviations.
-    estimates = np.array([10.0, 0.4, -0.3, -7.0, 5.5, -0.5])
-    interval = normal_interval(estimates, np.array([2.0, 2.0, 2.0, 2.0, 0.5, 0.1]), 0.5)
-    np.testing.assert_allclose(interval.low_raw, [8.651, -0.949, -1.649, -8.349, 5.163, -0.567], atol=1e-3)
-    np.testing.assert_allclose(interval.high_raw, [11.349, 1.749, 1.049, -5.651, 5.837, -0.433], atol=1e-3)
-    np.testing.assert_allclose(interval.low, [9, 0, 0, 0, 5.163, 0], atol=1e-3)
-    np.testing.assert_allclose(interval.high, [11, 1, 1, 0, 5.837, 0], atol=1e-3)
-    assert not np.signbit(interval.low).any()
-    assert interval.level == 0.5
+    wide = normal_interval(np.array([10.0, 0.4, -0.3, -7.0]), 2.0, 0.5)
+    np.testing.assert_allclose(wide.low_raw, [8.651, -0.949, -1.649, -8.349], atol=1e-3)
+    np.testing.assert_allclose(wide.high_raw, [11.349, 1.749, 1.049, -5.651], atol=1e-3)
+    np.testing.assert_allclose(wide.low, [9, 0, 0, 0], atol=1e-3)
+    np.testing.assert_allclose(wide.high, [11, 1, 1, 0], atol=1e-3)
+    narrow = normal_interval(np.array([5.5, -0.5]), 0.1, 0.5)
+    np.testing.assert_allclose(narrow.low, [5.4326, 0], atol=1e-3)
+    np.testing.assert_allclose(narrow.high, [5.5674, 0], atol=1e-3)
+    assert not np.signbit(wide.low).any()
+    assert wide.level == 0.5
+    assert wide.margin == pytest.approx(2 * 0.6744897501960817)
 
 
 def test_ends_are_read_only():

@@ -148,10 +148,12 @@ def test_a_share_divides_two_counts_of_one_table(release):
     whole = cells.estimate[1:].sum(axis=(0, 1))
     np.testing.assert_allclose(share.estimate, cells.estimate[1:, 0].sum(axis=0) / whole, rtol=1e-14)
     assert share.std_error.shape == (3,)
-    np.testing.assert_allclose(share.ci_low_raw, share.estimate - 1.959963984540054 * share.std_error, rtol=1e-14)
+    # Far from zero Fieller's interval is that of the linear approximation.
+    np.testing.assert_allclose(share.ci_low_raw, share.estimate - 1.959963984540054 * share.std_error, rtol=1e-3)
+    np.testing.assert_allclose(share.ci_high_raw, share.estimate + 1.959963984540054 * share.std_error, rtol=1e-3)
     assert share.note == ""
-    assert repr(share) == "Share(3 groups by region; approximate intervals)"
-    assert repr(release.share({"sex": "F"})) == "Share(1 group; approximate intervals)"
+    assert repr(share) == "Share(3 groups by region; intervals at level 0.95)"
+    assert repr(release.share({"sex": "F"}, level=0.9)) == "Share(1 group; intervals at level 0.9)"
 
 
 def test_the_share_of_all_is_one_without_error():
@@ -172,7 +174,7 @@ def test_ends_of_shares_are_clipped_to_0_and_1():
     assert other.ci_low == 0
 
 
-def test_no_interval_where_the_denominator_is_not_clearly_above_zero():
+def test_a_small_denominator_has_a_wide_interval_and_one_that_may_be_zero_tells_nothing():
     # Standard error of a region's count: 2 √2; five of them are 14.14.
     table = np.array([[7.0, 8.0, -3.0], [7.1, 8.0, 1.0]])
     noisy = Measurements.from_marginals(DOMAIN, [(("sex", "region"), table, 4.0)])
@@ -180,13 +182,24 @@ def test_no_interval_where_the_denominator_is_not_clearly_above_zero():
     share = release.share("sex = 'F'", by=("region",))
     assert np.isnan(share.std_error).tolist() == [True, False, True]
     np.testing.assert_allclose(share.estimate, [7 / 14.1, 0.5, np.nan], rtol=1e-14)
-    assert share.note == "no interval where the denominator is less than 5 standard errors above zero"
+    # 0.5 ± z √(v(R) D² − …)/a by hand for 8 of 16: a = 256 − 8 z², b = 128 − 4 z², e = 64 − 4 z².
+    z2 = 1.959963984540054**2
+    a, b, e = 256 - 8 * z2, 128 - 4 * z2, 64 - 4 * z2
+    assert share.ci_low[1] == pytest.approx((b - (b * b - a * e) ** 0.5) / a, rel=1e-12)
+    assert share.ci_high[1] == pytest.approx((b + (b * b - a * e) ** 0.5) / a, rel=1e-12)
+    assert 0 < share.ci_low[0] < 7 / 14.1 < share.ci_high[0] < 1
+    assert (share.ci_low[2], share.ci_high[2]) == (0, 1)
+    assert share.note == (
+        "no information where the denominator is within 1.96 standard errors of zero: the share may be anything from 0 "
+        "to 1; no standard error where the denominator is less than 5 standard errors above zero"
+    )
     arrow = share.to_arrow()
     assert arrow.column_names == ["region", "share", "estimate", "std_error", "ci_low", "ci_high"]
-    assert arrow["ci_low"].to_pylist()[::2] == [None, None]
+    assert arrow["std_error"].to_pylist()[::2] == [None, None]
+    assert arrow["ci_high"].to_pylist()[2] == 1
     assert arrow["estimate"].to_pylist()[2] is None
     assert share.to_pandas()["share"].isna().tolist() == [False, False, True]
-    assert share.to_polars()["ci_high"].null_count() == 2
+    assert share.to_polars()["std_error"].null_count() == 2
 
 
 def test_a_share_of_what_is_not_known_has_no_error_and_says_why():

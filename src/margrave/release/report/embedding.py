@@ -19,7 +19,6 @@ from margrave.algebra.lattice import AttributeSet
 from margrave.domain import Domain
 from margrave.escaping import JOINERS, visible
 from margrave.release.frames import distinct
-from margrave.release.interval import quantile
 from margrave.release.release import Release
 from margrave.release.table import Table
 
@@ -137,10 +136,11 @@ def _entry(table: Table) -> dict[str, object]:
     entry: dict[str, object] = {"count": _rounded(table.values, 0)}
     if table.estimate is not None:
         entry["estimate"] = _rounded(table.estimate, 0)
-    if table.ci_low is None or table.ci_high is None or table.std_error is None:
+    interval = table.interval(table.level)
+    if interval is None:
         return {**entry, "note": table.note}
-    entry["margin"] = float(f"{quantile(table.level) * table.std_error:.4g}")
-    return {**entry, "low": _rounded(table.ci_low, 1), "high": _rounded(table.ci_high, 1)}
+    entry["margin"] = float(f"{interval.margin:.4g}")
+    return {**entry, "low": _rounded(interval.low, 1), "high": _rounded(interval.high, 1)}
 
 
 def _rounded(values: Floats, digits: int) -> list[float]:
