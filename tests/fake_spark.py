@@ -4,8 +4,8 @@ import duckdb
 import narwhals as nw
 import sqlglot
 
-from margrave.data.databases import chosen_on_spark
-from margrave.data.engines import DuckEngine, coded_columns
+from margrave.data.engines.databases import chosen_on_spark
+from margrave.data.engines.engine import DuckEngine, coded_columns
 
 
 class DataFrame:

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from margrave.data import databases
 from margrave.data.counting.fetch import batches
+from margrave.data.engines import databases
 from margrave.data.source import Data
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
-from margrave.data.formats import TextFormat, is_foreign, is_separated, wrong_ending
+from margrave.data.engines.formats import TextFormat, is_foreign, is_separated, wrong_ending
 from margrave.data.opening import DATABASE, PATH, URL, kind_of
 from margrave.errors import DataError, suggestion
 

@@ -9,11 +9,11 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from margrave.data.addresses import SCHEMES, shown_scheme
-from margrave.data.formats import DATABASES, TextFormat
+from margrave.data.engines.formats import DATABASES, TextFormat
 from margrave.errors import DataError, suggestion
 
 if TYPE_CHECKING:
-    from margrave.data.engines import Engine
+    from margrave.data.engines.engine import Engine
 
 PATH, DATABASE, URL = "file", "DuckDB file", "PostgreSQL database"
 _OTHER_URLS = "give a file, a postgresql:// URL, or open it with DuckDB or Ibis and give the relation or the table"
@@ -84,7 +84,7 @@ def _engine(
     source: object, table: str | None, query: str | None, text_format: TextFormat | None, stack: ExitStack
 ) -> Engine:
     """Return the engine for a source; libraries are loaded here, each when it is needed."""
-    from margrave.data import databases, engines, files
+    from margrave.data.engines import databases, engine, files
 
     kind = kind_of(source)
     if kind == PATH:
@@ -94,7 +94,7 @@ def _engine(
     if kind == URL:
         return databases.open_url(str(source), table, query, stack)
     if kind == "DuckDB relation":
-        return engines.DuckEngine(source, stack)
+        return engine.DuckEngine(source, stack)
     if kind == "Ibis table":
         return databases.open_ibis(source, stack)
     if kind == "PySpark frame":
@@ -106,13 +106,13 @@ def _arrow_engine(source: object, kind: str, stack: ExitStack) -> Engine:
     """Return the engine for Arrow data and for frames."""
     import pyarrow as pa
 
-    from margrave.data import engines
+    from margrave.data.engines import engine
 
     if kind in ("Arrow dataset", "Arrow record batch reader"):
-        return engines.ArrowEngine(source, stack)
+        return engine.ArrowEngine(source, stack)
     if kind == "Arrow stream":
-        return engines.ArrowEngine(pa.RecordBatchReader.from_stream(source), stack)
-    return engines.FrameEngine(pa.Table.from_batches([source]) if kind == "Arrow record batch" else source, stack)
+        return engine.ArrowEngine(pa.RecordBatchReader.from_stream(source), stack)
+    return engine.FrameEngine(pa.Table.from_batches([source]) if kind == "Arrow record batch" else source, stack)
 
 
 def require_columns(

@@ -17,7 +17,7 @@ from margrave.domain import Domain
 from margrave.errors import DataError
 
 if TYPE_CHECKING:
-    from margrave.data.engines import Engine
+    from margrave.data.engines.engine import Engine
     from margrave.data.persons.contributions import Choice
 
 __all__ = ["Data", "Source", "TableSource", "is_source", "open_source"]

@@ -19,7 +19,7 @@ from margrave.algebra.layout import Layout
 from margrave.data.counting.engine_codes import FETCH, Key, Kind, is_comparable, is_text
 from margrave.data.counting.rows import read
 from margrave.data.counting.tally import sum_inner
-from margrave.data.engines import COUNT, Engine
+from margrave.data.engines.engine import COUNT, Engine
 from margrave.data.opening import require_columns, require_ids
 from margrave.data.persons.contributions import PERSON, ROW, Choice
 from margrave.data.persons.ids import missing_id

@@ -1,7 +1,7 @@
-"""What a table must offer, wherever it is kept, and the engines of this process: frames, Arrow data and DuckDB.
+"""What every engine offers, and the engines of this process: frames, Arrow data and DuckDB.
 
-An engine names its columns, hands over batches of them as Arrow data (*fetch*), and offers itself as a lazy frame of
-narwhals, which turns group-bys into whatever the engine speaks (*push-down*).
+An engine names its columns, returns batches of them as Arrow data (*fetch*), and offers itself as a lazy frame of
+narwhals, which translates group-bys into the language of the engine (*push-down*).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from margrave.algebra.layout import Layout
-from margrave.data import separated
+from margrave.data.engines import files
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError
@@ -144,12 +144,12 @@ def test_files_that_are_not_in_their_encoding(tmp_path):
 def test_what_is_wrong_is_told_only_as_far_as_it_is_known(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("a\n1\n", encoding="utf-8")
-    assert separated.fault_of([str(path)], Data(path).text_format) is None
+    assert files.fault_of([str(path)], Data(path).text_format) is None
     gone = tmp_path / "gone.csv"
-    assert separated.fault_of([str(gone)], Data(gone).text_format) is None
+    assert files.fault_of([str(gone)], Data(gone).text_format) is None
     packed = tmp_path / "people.csv.gz"
     packed.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 10_000)[:-20])
-    assert separated.fault_of([str(packed)], Data(packed).text_format) is None
+    assert files.fault_of([str(packed)], Data(packed).text_format) is None
 
 
 @pytest.mark.parametrize(
