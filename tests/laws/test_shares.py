@@ -82,7 +82,7 @@ def test_where_the_denominator_may_be_zero_nothing_is_known(drawn):
 
 def table(estimate, variance, level):
     value = np.array([estimate])
-    return Table(("g",), value, True, variance, (("one",),), "", level, unbiased=lambda: value)
+    return Table(("g",), value, value, variance, (("one",),), "", level)
 
 
 @given(

@@ -8,15 +8,14 @@ from functools import cached_property
 
 import numpy as np
 
-from margrave.algebra import transform
 from margrave.algebra.kernels import Floats
 from margrave.algebra.lattice import AttributeSet
-from margrave.algebra.layout import Layout
 from margrave.domain import Domain
 from margrave.errors import DomainError, ReleaseError
-from margrave.measurements.entries import spoken
+from margrave.measurements.entries import read_only, spoken
 from margrave.methods.method import Method
 from margrave.reconstruction.estimates import Estimates
+from margrave.reconstruction.linear import maximum_likelihood
 from margrave.release.uncertainty import Mask, direct_noise, query_covariance, unmeasured
 from margrave.workload import Workload
 
@@ -80,13 +79,8 @@ class Lookup:
         return np.asarray(layout.view(self.marginals, layout.places[source]).sum(axis=summed))
 
     def unbiased(self, place: int) -> Floats:
-        """Return the maximum-likelihood counts of a table, axes in domain order, from the residuals inside it alone."""
-        layout = self.estimates.layout
-        single = Layout.of(layout.sizes, [layout.sets[place]])
-        buffer = np.empty(single.cells)
-        for part, members in enumerate(single.sets):
-            single.view(buffer, part)[...] = layout.view(self.estimates.values, layout.places[members])
-        return single.view(transform.reconstruct(single, buffer, out=buffer), single.places[layout.sets[place]])
+        """Return the maximum-likelihood counts of a table, axes in domain order; a view of the buffer of them all."""
+        return self.estimates.layout.view(self._unbiased, place)
 
     def missing(self, place: int, query: Sequence[Mask]) -> tuple[str, ...]:
         """Return the residuals that a query over a table needs and that were never measured, in words."""
@@ -110,6 +104,11 @@ class Lookup:
         if self.adaptive:
             return "no interval: what was measured was chosen after seeing earlier noise (adaptive measurements)"
         return "no interval: the noise is not Gaussian with a single variance" if variance is None else ""
+
+    @cached_property
+    def _unbiased(self) -> Floats:
+        """The maximum-likelihood tables of the closure, computed in one pass, when the first is asked for."""
+        return self.marginals if self.method.unbiased else read_only(maximum_likelihood(self.estimates))
 
     @cached_property
     def _wanted(self) -> frozenset[AttributeSet]:

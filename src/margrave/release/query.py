@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -98,13 +97,12 @@ def answer(lookup: Lookup, place: int, query: Query, level: float) -> Table:
     return Table(
         attributes=query.by,
         values=read_only(_counted(lookup, query, lookup.values(place), place)),
-        determined=not missing,
+        estimate=None if missing else read_only(_counted(lookup, query, lookup.unbiased(place), place)),
         variance=variance,
         categories=_categories(lookup.domain, query),
         note=lookup.note(missing, variance),
         level=level,
         direct=None if variance is None else lookup.direct_noise(place, cell),
-        unbiased=partial(_unbiased, lookup, query, place),
     )
 
 
@@ -184,11 +182,6 @@ def _counted(lookup: Lookup, query: Query, table: Floats, place: int) -> Floats:
     kept = [name for name in names if name in query.by]
     added = np.asarray(table.sum(axis=summed)) if summed else table
     return added.transpose([kept.index(name) for name in query.by])
-
-
-def _unbiased(lookup: Lookup, query: Query, place: int) -> Floats:
-    """Return the unbiased answer to a query."""
-    return _counted(lookup, query, lookup.unbiased(place), place)
 
 
 def _categories(domain: Domain, query: Query) -> tuple[tuple[str, ...], ...]:

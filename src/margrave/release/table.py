@@ -7,8 +7,7 @@ Two products side by side. ``values`` is the method's table (by "lnn" non-negati
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +37,9 @@ class Table:
         Names of the attributes, one for each axis, in the order asked for.
     values
         The counts by the method of the release, read-only; one axis per attribute.
-    determined
-        Whether the measurements determine the table; if not, part of it was filled in without knowledge.
+    estimate
+        The unbiased (maximum-likelihood) table, negative cells and all, read-only. None if the measurements do not
+        determine the table: then part of it was filled in without knowledge.
     variance
         The exact variance of each cell of the unbiased (maximum-likelihood) estimate of this table, the same for all
         cells; None if the table is not determined, its noise has no single variance, or the measurements are adaptive.
@@ -54,25 +54,31 @@ class Table:
     direct
         The parameter g² where each cell was measured by itself, so that its estimate is a true count plus one discrete
         Gaussian; intervals are exact then. None for all other tables.
-    unbiased
-        Computes the estimate, when it is first asked for.
     """
 
     attributes: tuple[str, ...]
     values: Floats
-    determined: bool
+    estimate: Floats | None
     variance: float | None
     categories: tuple[tuple[str, ...], ...]
     note: str
     level: float = LEVEL
     whole: bool = False
     direct: float | None = None
-    unbiased: Callable[[], Floats] | None = field(default=None)
 
-    @cached_property
-    def estimate(self) -> Floats | None:
-        """The unbiased (maximum-likelihood) table, negative cells and all, read-only; None if not determined."""
-        return read_only(self.unbiased()) if self.determined and self.unbiased is not None else None
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", read_only(self.values))
+        if self.estimate is not None:
+            object.__setattr__(self, "estimate", read_only(self.estimate))
+
+    def __reduce__(self) -> tuple[type[Table], tuple[object, ...]]:
+        # Made anew by its fields: what was computed from them is not kept, and arrays are read-only again.
+        return Table, tuple(getattr(self, one.name) for one in fields(self))
+
+    @property
+    def determined(self) -> bool:
+        """Whether the measurements determine the table; if not, part of it was filled in without knowledge."""
+        return self.estimate is not None
 
     @property
     def std_error(self) -> float | None:

@@ -1,14 +1,17 @@
 """A table shows two products side by side, says why one has no error bar, and goes to frames in long form."""
 
+import pickle
 import re
 import sys
 
 import numpy as np
 import pytest
 
+from margrave.algebra.layout import Layout
 from margrave.domain import Attribute, Domain
 from margrave.errors import ReleaseError
 from margrave.measurements import Gaussian, Laplace, Measurements
+from margrave.release import lookup
 from margrave.release.frames import distinct
 from margrave.release.reconstruct import reconstruct
 from margrave.workload import Workload
@@ -241,3 +244,47 @@ def test_a_table_shows_what_it_is_and_no_more(release):
 def test_a_release_keeps_the_measurements_it_was_made_from():
     for method in ("lnn", "mle", "trunc", "trunc+rescale"):
         assert reconstruct(NOISY, WORKLOAD, method=method).measurements is NOISY
+
+
+# A table is a plain value
+
+
+@pytest.mark.parametrize("name", ["age", "sex"])
+def test_a_table_pickles_as_large_as_its_cells_and_comes_back_read_only(release, name):
+    table = release.table(name)
+    assert table.ci_low is not None  # what was computed from the fields is not taken along
+    text = pickle.dumps(table)
+    assert len(text) < 600 + 16 * table.values.size
+    back = pickle.loads(text)
+    assert back.attributes == table.attributes
+    assert back.categories == table.categories
+    assert (back.variance, back.note, back.level, back.whole, back.direct) == (
+        table.variance,
+        table.note,
+        table.level,
+        table.whole,
+        table.direct,
+    )
+    for mine, other in [(back.values, table.values), (back.estimate, table.estimate), (back.ci_low, table.ci_low)]:
+        assert np.array_equal(mine, other)
+        assert not mine.flags.writeable
+
+
+@pytest.mark.parametrize("method", ["lnn", "mle", "trunc"])
+def test_the_unbiased_tables_of_a_release_are_computed_once(method, monkeypatch):
+    made = []
+    whole = lookup.maximum_likelihood
+    monkeypatch.setattr(lookup, "maximum_likelihood", lambda estimates: made.append(1) or whole(estimates))
+    release = reconstruct(NOISY, WORKLOAD, method=method)
+    laid_out = []
+    of = Layout.of.__func__
+    monkeypatch.setattr(
+        Layout, "of", classmethod(lambda cls, *given, **kw: laid_out.append(1) or of(cls, *given, **kw))
+    )
+    for names in WORKLOAD.closure:
+        table = release.table(*names)
+        assert table.to_arrow().num_rows == table.values.size
+    assert release.query("sex = 'F'").estimate is not None
+    # The tables of "mle" are the unbiased ones.
+    assert len(made) == (method != "mle")
+    assert not laid_out

@@ -85,7 +85,7 @@ def _load(root: Path, manifest: Manifest, *, strict: bool, progress: Progress | 
     workload = _workload(root, manifest)
     with open_archive(root / _SUBTABLES_FILE, SUBTABLES, SUBTABLES_SCHEMA) as archive:
         layout = _layout(archive, workload)
-        _require_memory(root, layout, workload)
+        _require_memory(root, layout, workload, method)
         marginals = _subtables(archive, layout, workload)
     measurements = _measurements(root, workload.domain)
     privacy = read_document(root / "privacy.json")
@@ -126,9 +126,9 @@ def _workload(root: Path, manifest: Manifest) -> Workload:
     return workload
 
 
-def _require_memory(root: Path, layout: Layout, workload: Workload) -> None:
-    """Refuse a release that the machine cannot hold: the counts, the estimates and the measurements."""
-    needed = 16 * layout.cells + (root / MEASUREMENTS).stat().st_size
+def _require_memory(root: Path, layout: Layout, workload: Workload, method: Method) -> None:
+    """Refuse a release that the machine cannot hold: counts, estimates, unbiased tables and the measurements."""
+    needed = (16 if method.unbiased else 24) * layout.cells + (root / MEASUREMENTS).stat().st_size
     named = [(" × ".join(names) or "total", 8 * workload.domain.cells(names)) for names in workload.largest(3)]
     require_memory(needed, f"the release in {root}", named, advice="read single tables from its Parquet files")
 
