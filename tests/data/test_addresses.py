@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from margrave.algebra.layout import Layout
-from margrave.data.addresses import split_url, without_credentials
+from margrave.data.redaction import split_url, without_credentials
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError

@@ -12,8 +12,8 @@ import pytest
 
 import margrave
 from margrave.algebra.layout import Layout
-from margrave.data.addresses import split_url
 from margrave.data.counting import pushdown
+from margrave.data.redaction import split_url
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
 from margrave.domain.values.numbers import as_written

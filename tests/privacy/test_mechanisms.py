@@ -307,7 +307,7 @@ def test_a_source_that_fails_is_not_paid_for(run, tmp_path):
         raise OSError("the disk is gone")
 
     source.count = fail
-    text = r"^the private table could not be read and counted \(OSError\); see that it is whole and within reach"
+    text = r"^the private table could not be read and counted \(OSError\); check that it is complete and reachable"
     with pytest.raises(DataError, match=text) as caught:
         run(source, ledger=ledger)
     assert "the disk is gone" not in str(caught.value)

@@ -95,7 +95,7 @@ class Data:
         """Refuse a table where there are none to choose from, and a database without one."""
         named = [self.table, self.query]
         if kind == URL:
-            from margrave.data.addresses import split_url
+            from margrave.data.redaction import split_url
 
             named.append(split_url(os.fspath(self.source))[1])  # type: ignore[call-overload]
         given = sum(value is not None for value in named)

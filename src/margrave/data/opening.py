@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from margrave.data.addresses import SCHEMES, shown_scheme
 from margrave.data.engines.formats import DATABASES, TextFormat
+from margrave.data.redaction import SCHEMES, shown_scheme
 from margrave.errors import DataError, suggestion
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
-from margrave.data.addresses import shown, without_credentials
 from margrave.data.description import Data
-from margrave.data.failures import quietly
 from margrave.data.opening import URL, kind_of, opened
+from margrave.data.redaction import quietly, shown, without_credentials
 from margrave.domain import Domain
 from margrave.errors import DataError
 

@@ -22,7 +22,7 @@ import numpy as np
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import thread_count
-from margrave.data.failures import quietly
+from margrave.data.redaction import quietly
 from margrave.data.source import Source, TableSource, is_source
 from margrave.domain import Domain
 from margrave.errors import BudgetRefusedError, DataError, DomainError, LedgerError, NoiseError, PlanError

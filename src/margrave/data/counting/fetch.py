@@ -24,9 +24,9 @@ from margrave.data.counting.tally import Codes, Tally, chunk_rows
 from margrave.data.description import Data
 from margrave.data.embedded_duckdb import connect, stream
 from margrave.data.engines.engine import Engine
-from margrave.data.failures import quiet_items
 from margrave.data.opening import kind_of, opened, require_columns, require_ids
 from margrave.data.persons.contributions import PERSON, Choice, keep_rows
+from margrave.data.redaction import quiet_items
 from margrave.domain import Domain
 
 T = TypeVar("T")

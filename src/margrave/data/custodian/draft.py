@@ -17,8 +17,8 @@ import numpy as np
 
 from margrave.data.custodian.profile import Profile
 from margrave.data.description import Data
-from margrave.data.failures import quietly
 from margrave.data.opening import kind_of, opened, require_columns
+from margrave.data.redaction import quietly
 from margrave.domain import Attribute, Domain, Label
 from margrave.errors import DataError
 

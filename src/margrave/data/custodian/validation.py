@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from margrave.data.description import Data
 from margrave.data.encoding.encoder import Encoder
 from margrave.data.engines.engine import Engine
-from margrave.data.failures import quietly
 from margrave.data.opening import kind_of, opened, require_columns, require_ids
 from margrave.data.persons.ids import canonical_ids, plain_ids
+from margrave.data.redaction import quietly
 from margrave.domain import Attribute, Domain
 from margrave.domain.values.numbers import MISSING, OUTSIDE, CodeArray
 from margrave.errors import DataError, suggestion

@@ -17,11 +17,11 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from margrave.data.addresses import split_url
 from margrave.data.engines.engine import BATCH_ROWS, COUNT, DuckEngine, Engine, FrameEngine, coded_columns
 from margrave.data.engines.queries import connect_reading, postgres_table
 from margrave.data.persons.contributions import ROW, Choice, Dialect, chosen_sql
 from margrave.data.persons.ids import FOLDED
+from margrave.data.redaction import split_url
 from margrave.errors import DataError
 
 # Back ends of Ibis that run inside this process: fetching their rows costs nothing but time.

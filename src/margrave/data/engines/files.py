@@ -24,11 +24,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from margrave.data.addresses import shown
 from margrave.data.embedded_duckdb import connect, quoted, text
 from margrave.data.engines.engine import BATCH_ROWS, DuckEngine, Engine
 from margrave.data.engines.formats import COMPRESSED, JSON, PARQUET, TextFormat, format_of, is_separated, wrong_ending
 from margrave.data.engines.queries import duckdb_select
+from margrave.data.redaction import shown
 from margrave.errors import DataError, suggestion
 
 # DuckDB refuses longer lines unless told otherwise; a field with an essay in it is no reason to fail.
@@ -79,7 +79,7 @@ def _files(name: str) -> list[str]:
         )
     for file in files:
         if not os.access(file, os.R_OK):
-            raise DataError(f"the file {file!r} may not be read; ask for the right to read it")
+            raise DataError(f"the file {file!r} may not be read; request permission to read it")
         _check_whole(file)
     return files
 

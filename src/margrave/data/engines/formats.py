@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from margrave.data.addresses import shown
+from margrave.data.redaction import shown
 from margrave.errors import DataError
 
 SEPARATED = {".csv": ",", ".tsv": "\t"}

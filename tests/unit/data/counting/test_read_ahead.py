@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from margrave.data.counting.fetch import read_ahead
-from margrave.data.failures import quiet_items, quietly
+from margrave.data.redaction import quiet_items, quietly
 from margrave.errors import DataError, PlanError
 
 

@@ -56,13 +56,13 @@ def assert_fails(data, text, folder, run=RUNS["plan"], **options):
 
 def failed(kind, error):
     """The words for a failure of an engine."""
-    return rf"^{kind} could not be read and counted \({error}\); see that it is whole and within reach, and that its"
+    return rf"^{kind} could not be read and counted \({error}\); check that it is complete and reachable, and that its"
 
 
 def lost(error):
     """The words for a PostgreSQL server that does not answer."""
     return (
-        rf"^the PostgreSQL database could not be reached, or the connection was lost \({error}\); see that the server"
+        rf"^the PostgreSQL database could not be reached, or the connection was lost \({error}\); check that the server"
     )
 
 
@@ -139,7 +139,7 @@ def test_what_postgres_does_not_understand(people_url, tmp_path):
     ]:
         assert_fails(Data(people_url, query=query), no_query("the PostgreSQL database", error), tmp_path)
     for table in ("peple", "nowhere.people"):
-        text = r"^the PostgreSQL database has no such table \([A-Za-z]+\); see how it is written, with its schema"
+        text = r"^the PostgreSQL database has no such table \([A-Za-z]+\); check its name, with its schema"
         assert_fails(Data(people_url, table=table), text, tmp_path)
 
 
@@ -267,7 +267,7 @@ def test_a_packed_file_cut_short(tmp_path, packing):
 def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
     path = nasty.write_csv(people(), tmp_path / "people.csv")
     monkeypatch.setattr("os.access", lambda *arguments: False)
-    assert_fails(path, "^the file '.*' may not be read; ask for the right to read it", tmp_path)
+    assert_fails(path, "^the file '.*' may not be read; request permission to read it", tmp_path)
 
 
 def test_a_csv_file_with_a_line_that_is_none(tmp_path):
