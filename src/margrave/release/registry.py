@@ -13,10 +13,10 @@ from typing import Any
 from margrave.errors import StoreError
 from margrave.escaping import visible
 from margrave.measurements import Provenance
+from margrave.release.formatting import float_above
 from margrave.release.release import Release
 from margrave.release.rows import is_enforced, kept_rows, of_result, query_spoken, rows_spoken, table_spoken
 from margrave.release.store.names import safe_word
-from margrave.release.store.paperwork import rho_above
 
 Entry = dict[str, Any]
 
@@ -127,7 +127,7 @@ def _privacy_loss(provenance: Provenance | None) -> Entry:
         "privacy_parameters": {
             "epsilon": provenance.epsilon,
             "delta": provenance.delta,
-            "rho": rho_above(provenance.rho),
+            "rho": float_above(provenance.rho),
         },
         "privacy_parameters_details": f"The guarantee is ρ-zCDP with ρ = {provenance.rho} exactly; (ε, δ) follows from "
         "it by the conversion of Canonne, Kamath and Steinke (arXiv:2004.00010, Prop. 12), rounded towards privacy. "

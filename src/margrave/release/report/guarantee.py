@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from margrave.measurements import Provenance
-from margrave.release.report.wording import equal_or_near, odds_factor, one_in, power_of_ten, rounded_up, surest
+from margrave.release.formatting import equal_or_near, odds_factor, one_in, power_of_ten, rounded_up, surest
 from margrave.release.rows import is_enforced, of_result, rows_spoken, table_spoken
 
 # What somebody may believe before they see the tables.

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from margrave.atomic_file import replacing
 from margrave.errors import ReleaseError
 from margrave.escaping import JOINERS, visible
+from margrave.release.formatting import order_name, percent, short, whole
 from margrave.release.release import Release
 from margrave.release.report import charts, guarantee, statements
 from margrave.release.report.embedding import Embedding, as_script, embed
 from margrave.release.report.findings import Findings, OrderFindings, find
 from margrave.release.report.record import record_rows
-from margrave.release.report.wording import order_name, percent, short, whole
 from margrave.release.rows import covered
 from margrave.release.store.documents import require_outside
 from margrave.release.table import Table

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from margrave.measurements import Provenance
+from margrave.release.formatting import counted, power_of_ten, power_of_ten_above, rounded_up, with_fraction
 from margrave.release.release import Release
 from margrave.release.report.statements import tables_spoken
-from margrave.release.report.wording import counted, power_of_ten, power_of_ten_above, rounded_up, with_fraction
 from margrave.release.rows import of_result
 
 Rows = list[tuple[str, str]]

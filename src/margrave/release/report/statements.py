@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from margrave.release.release import Release
-from margrave.release.report.findings import Findings
-from margrave.release.report.wording import (
+from margrave.release.formatting import (
     counted,
     equal_or_near,
     listed,
@@ -21,6 +19,8 @@ from margrave.release.report.wording import (
     short,
     whole,
 )
+from margrave.release.release import Release
+from margrave.release.report.findings import Findings
 from margrave.release.rows import covered, kept_rows
 
 _ONLY_ERROR = "The noise is the only error that the release adds"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import platform
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context
-from fractions import Fraction
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +14,7 @@ from margrave.domain import Domain
 from margrave.errors import StoreError
 from margrave.escaping import guarded
 from margrave.measurements import Provenance
+from margrave.release.formatting import float_above
 from margrave.release.rows import is_enforced, of_result, query_spoken, rows_spoken, table_spoken
 from margrave.release.store.manifest import TableEntry
 from margrave.release.store.names import safe_word
@@ -42,12 +41,6 @@ _SEEDED = (
 )
 
 
-def rho_above(rho: Fraction) -> float:
-    """Return ρ as a decimal number that is no less: a statement of privacy is never rounded in its own favour."""
-    nearest = float(rho)
-    return nearest if Fraction(nearest) >= rho else math.nextafter(nearest, math.inf)
-
-
 def shown_above(number: float) -> str:
     """Return a number with at most six digits, rounded up."""
     return f"{Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(number)).normalize():g}"
@@ -67,7 +60,7 @@ def statement(provenance: Provenance | None) -> str:
     return (
         f"Made by the mechanism {provenance.mechanism!r} with exact random noise. It is differentially private for one "
         f"person more or less {person}: ε = {epsilon} at δ = {delta}, "
-        f"from ρ = {shown_above(rho_above(provenance.rho))} of zero-concentrated differential privacy "
+        f"from ρ = {shown_above(float_above(provenance.rho))} of zero-concentrated differential privacy "
         "(all rounded up). Everything after the noise is post-processing and costs nothing."
         f"{_cut_short(provenance)} {query_spoken(provenance)}".rstrip()
     )
@@ -88,7 +81,7 @@ def privacy_document(provenance: Provenance | None) -> dict[str, Any]:
         head["private"] = None
     else:
         head |= provenance.to_dict()
-        head["rho_decimal"] = rho_above(provenance.rho)
+        head["rho_decimal"] = float_above(provenance.rho)
         head["definition"] = "zero-concentrated differential privacy (zCDP); every rho is exact"
         head["unit"] = f"one person with at most {rows_spoken(provenance)}{of_result(provenance)}"
     packages = {name: version(name) for name in ("margrave", "numpy", "pyarrow")}

@@ -1,12 +1,14 @@
 """Numbers as people read them; what is promised never looks better than it is."""
 
+import math
 from fractions import Fraction
 
 import pytest
 
-from margrave.release.report.wording import (
+from margrave.release.formatting import (
     counted,
     equal_or_near,
+    float_above,
     listed,
     odds_factor,
     one_in,
@@ -53,6 +55,11 @@ from margrave.release.report.wording import (
         (power_of_ten(1e-9), "10⁻⁹"),
         (power_of_ten(2.5e-7), "2.5 × 10⁻⁷"),
         (power_of_ten(0.001), "0.001"),
+        (power_of_ten(1.0000001e-9), "1.00001 × 10⁻⁹"),
+        (power_of_ten(0.0012345601), "0.00123457"),
+        (float_above(Fraction(1, 8)), 0.125),
+        (float_above(Fraction(1, 10)), 0.1),
+        (float_above(Fraction(1, 3)), math.nextafter(1 / 3, 1)),
         (one_in(1e-9), "1 in 1,000,000,000"),
         (one_in(3e-7), "1 in 3,333,333"),
         (one_in(1e-20), "1 in 10^20"),

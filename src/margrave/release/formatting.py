@@ -1,4 +1,4 @@
-"""Numbers as people read them, and what they mean in words."""
+"""Numbers as people read them; what is promised never looks better than it is."""
 
 from __future__ import annotations
 
@@ -58,11 +58,18 @@ def rounded_up(value: float, digits: int = 4) -> str:
     return f"{number.normalize():,f}" if 1e-4 <= value < 1e15 else f"{float(number):.{digits}g}"
 
 
+def float_above(value: Fraction) -> float:
+    """Return the smallest float that is no less than a fraction: no promise is rounded in its own favour."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
 def power_of_ten(value: float) -> str:
-    """Return a small number as people write it: 10⁻⁹, 2.5 × 10⁻⁷, 0.001."""
-    if value >= 1e-4 or value <= 0:
-        return f"{value:g}"
-    digits, exponent = f"{value:.6e}".split("e")
+    """Return a small number to six digits, rounded up, as people write it: 10⁻⁹, 2.5 × 10⁻⁷, 0.001."""
+    rounded = float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(float(value))))
+    if rounded >= 1e-4 or rounded <= 0:
+        return f"{rounded:g}"
+    digits, exponent = f"{rounded:.6e}".split("e")
     leading = digits.rstrip("0").rstrip(".")
     power = "10" + str(int(exponent)).translate(_RAISED)
     return power if leading == "1" else f"{leading} × {power}"
