@@ -88,7 +88,7 @@ def test_what_margrave_knows_is_filled_in():
     assert loss["privacy_parameters"]["delta"] == record.delta
     assert loss["privacy_parameters"]["rho"] >= record.rho
     assert f"ρ = {record.rho} exactly" in loss["privacy_parameters_details"]
-    assert "at most 2 rows in the table (stated by the publisher)" in loss["privacy_unit_details"]
+    assert "at most 2 rows in the table (declared by the publisher, not checked)" in loss["privacy_unit_details"]
     assert deployment["implementation"]["mechanisms"].startswith("residual planner (margrave ")
     assert deployment["implementation"]["post_processing"].startswith("GReM-LNN")
     assert deployment["administrative"]["registry_authors"] == ["A. Author", "B. Author"]
@@ -98,7 +98,7 @@ def test_rows_that_were_left_out_are_named():
     release = made(NOISY.with_provenance(replace(NOISY.provenance, contributions_bounded="enforced")))
     entry = entry_of(release)["deployment"]
     assert (
-        "of whom at most 2 rows were counted (enforced before counting)"
+        "with at most 2 rows counted in the table (enforced before counting)"
         in entry["privacy_loss"]["privacy_unit_details"]
     )
     steps = entry["implementation"]["preprocessing_and_hyperparameter_tuning"]
@@ -109,11 +109,11 @@ def test_rows_that_were_left_out_are_named():
 def test_a_query_is_named_and_the_unit_is_of_its_result():
     asked = replace(NOISY.provenance, contributions_bounded="enforced", queried=True)
     entry = entry_of(made(NOISY.with_provenance(asked)))["deployment"]
-    assert "of whom at most 2 rows of the query's result were" in entry["privacy_loss"]["privacy_unit_details"]
+    assert "with at most 2 rows counted in the query's result" in entry["privacy_loss"]["privacy_unit_details"]
     steps = entry["implementation"]["preprocessing_and_hyperparameter_tuning"]
     assert steps.startswith("The table is the result of a query, whose text is not published. Rows of a person are")
     stated = entry_of(made(NOISY.with_provenance(replace(asked, contributions_bounded="declared"))))["deployment"]
-    assert "at most 2 rows in the query's result (stated" in stated["privacy_loss"]["privacy_unit_details"]
+    assert "at most 2 rows in the query's result (declared" in stated["privacy_loss"]["privacy_unit_details"]
 
 
 def test_what_margrave_does_not_know_is_left_to_the_publisher():
@@ -134,7 +134,7 @@ def test_numbers_from_elsewhere_state_no_guarantee():
 
 def test_noise_from_a_seed_is_refused():
     release = made(measured(sampler=gaussian_sampler(source=InsecureSeededSource(3))))
-    with pytest.raises(StoreError, match="drawn from a seed or by a sampler that margrave does not know"):
+    with pytest.raises(StoreError, match="came from a seed, or from a sampler that margrave does not know"):
         registry_entry(release)
 
 

@@ -181,9 +181,8 @@ def test_privacy_is_stated_exactly(tmp_path):
     assert privacy["unit"] == "one person with at most 2 rows"
     assert privacy["steps"][0]["purpose"].startswith("residual planner: ")
     page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert (
-        "who has at most 2 rows in the table (as the publisher declared): ε = 1 at δ = 1e-9, from ρ = 0.01497" in page
-    )
+    person = "one person more or less, with at most 2 rows in the table (declared by the publisher, not checked)"
+    assert f"{person}: ε = 1 at δ = 10⁻⁹, from ρ = 0.01497" in page
     assert "a survey of \\{nobody\\}" in page
     assert "`tables/age.sex.parquet`: age × sex" in page
 
@@ -192,7 +191,7 @@ def test_noise_from_a_seed_is_marked_everywhere(tmp_path):
     release = made(measured(sampler=gaussian_sampler(source=InsecureSeededSource(3))))
     release.save(tmp_path / "out")
     assert document(tmp_path / "out", "privacy.json")["private"] is False
-    assert "NOT PRIVATE. The noise was drawn from a seed" in (tmp_path / "out" / "README.md").read_text(
+    assert "NOT PRIVATE. The noise in these tables came from a seed" in (tmp_path / "out" / "README.md").read_text(
         encoding="utf-8"
     )
     metadata = pq.read_schema(tmp_path / "out" / "tables" / "sex.parquet").metadata
@@ -288,7 +287,7 @@ def test_intervals_are_of_the_rows_that_were_kept(tmp_path):
     assert "Counts and intervals are of the rows that were kept: at most 2 rows of each person. The table may" in page
     assert "`ci_low` to `ci_high` covers the true count of the rows that were kept in 95 of 100" in page
     assert "is from the true count of the rows that were kept;" in page
-    assert "one person more or less of whom at most 2 rows were counted (which was enforced): ε = 1" in page
+    assert "one person more or less, with at most 2 rows counted in the table (enforced before counting): ε = 1" in page
 
 
 def test_the_guarantee_of_a_query_is_about_its_result(tmp_path):
@@ -296,7 +295,7 @@ def test_the_guarantee_of_a_query_is_about_its_result(tmp_path):
     made(NOISY.with_provenance(asked)).save(tmp_path / "hidden")
     page = (tmp_path / "hidden" / "README.md").read_text(encoding="utf-8")
     document = json.loads((tmp_path / "hidden" / "privacy.json").read_text(encoding="utf-8"))
-    assert "of whom at most 2 rows of the query's result were counted (which was enforced): ε = 1" in page
+    assert "with at most 2 rows counted in the query's result (enforced before counting): ε = 1" in page
     assert "kept: at most 2 rows of the query's result of each person." in page
     assert "result of a query, whose text is not published. Rows of a person are rows of that result" in page
     assert (document["queried"], document["query"]) == (True, None)
@@ -305,7 +304,7 @@ def test_the_guarantee_of_a_query_is_about_its_result(tmp_path):
     made(NOISY.with_provenance(told)).save(tmp_path / "told")
     document = json.loads((tmp_path / "told" / "privacy.json").read_text(encoding="utf-8"))
     assert document["query"] == "SELECT * FROM people"
-    assert "who has at most 2 rows in the query's result (as the publisher declared)" in document["statement"]
+    assert "with at most 2 rows in the query's result (declared by the publisher, not checked)" in document["statement"]
     assert "whose text is part of this record" in document["statement"]
     assert mg.load(tmp_path / "told").provenance == told
 

@@ -13,9 +13,10 @@ from typing import Any
 from margrave.errors import StoreError
 from margrave.escaping import visible
 from margrave.measurements import Provenance
+from margrave.release import facts
 from margrave.release.formatting import float_above
 from margrave.release.release import Release
-from margrave.release.rows import is_enforced, kept_rows, of_result, query_spoken, rows_spoken, table_spoken
+from margrave.release.rows import kept_rows, query_spoken
 from margrave.release.store.names import safe_word
 
 Entry = dict[str, Any]
@@ -53,8 +54,8 @@ def registry_entry(
     provenance = release.provenance
     if provenance is not None and not provenance.private:
         raise StoreError(
-            "the noise of this release was drawn from a seed or by a sampler that margrave does not know; only a "
-            "release with private noise belongs in the registry"
+            "the noise of this release came from a seed, or from a sampler that margrave does not know; only a release "
+            "with private noise belongs in the registry"
         )
     title = name or "TODO: the name of the data product"
     entry: Entry = {
@@ -113,14 +114,10 @@ def _privacy_loss(provenance: Provenance | None) -> Entry:
     if provenance is None:
         asked = f"TODO: {_asked_of('the guarantee')}; the noisy numbers came from elsewhere"
         return {"privacy_unit": asked, "privacy_unit_details": asked, "privacy_parameters_details": asked}
-    rows = rows_spoken(provenance)
-    stated = f"who has at most {rows} in {table_spoken(provenance)} (stated by the publisher)"
-    kept = f"of whom at most {rows}{of_result(provenance)} were counted (enforced before counting)"
-    person = kept if is_enforced(provenance) else stated
     return {
         "privacy_unit": "Person-level",
-        "privacy_unit_details": f"Neighbouring tables: {provenance.neighbours}, {person}. TODO: say who "
-        "counts as a person.",
+        "privacy_unit_details": f"Neighbouring tables: {provenance.neighbours}, {facts.person(provenance)}. TODO: say "
+        "who counts as a person.",
         "number_of_privacy_units": _Choice(
             None, "roughly how many people the data are about; the exact number is private"
         ),
@@ -162,23 +159,33 @@ def _implementation(release: Release) -> Entry:
         "preprocessing_and_hyperparameter_tuning": " ".join(text for text in said if text),
         "mechanisms": _mechanisms(provenance),
         "composition": _composition(provenance),
-        "post_processing": f"{release.method.words.registry} Standard errors follow from the noise in "
-        "closed form. Everything is made from the noisy measurements alone, and costs no privacy.",
+        "post_processing": f"{release.method.words.registry} Everything is made from the noisy measurements alone, and "
+        "costs no privacy.",
         "justification": "TODO: why this budget, these tables and these bounds were chosen",
-        "utility": "Each cell of the unbiased estimate has a standard error and, where the noise is Gaussian, a 95 % "
-        "interval; both are published with the tables.",
+        "utility": _utility(release),
         "additional_information": "Made with margrave, after Mullins et al., Efficient and Private Marginal "
         "Reconstruction with Local Non-Negativity (arXiv:2410.01091). TODO: a link to the publication",
     }
+
+
+def _utility(release: Release) -> str:
+    if facts.is_adaptive(release.provenance):
+        return f"{facts.NO_INTERVALS} TODO: how useful the tables are for what they are meant for"
+    coverage = facts.coverage(release.workload.domain, release.provenance)
+    return (
+        "Each cell of the unbiased estimate has a standard error, which follows from the noise in closed form, and, "
+        f"where the noise is Gaussian, a 95 % interval, which {coverage}. "
+        "Both are published with the tables."
+    )
 
 
 def _mechanisms(provenance: Provenance | None) -> str:
     if provenance is None:
         return f"TODO: {_asked_of('the mechanism')}; margrave only reconstructed the tables"
     return (
-        f"{provenance.mechanism} (margrave {provenance.version}); sampler: {provenance.sampler}. Noise is the discrete "
-        "Gaussian, sampled exactly from the operating system's randomness on whole numbers, so that there are no "
-        "floating-point attacks on it. TODO: how the private table and the machine are protected."
+        f"{provenance.mechanism} (margrave {provenance.version}). The noise is {facts.noise(provenance)}. "
+        "Whole numbers leave no room for floating-point attacks. TODO: how the private table and the machine are "
+        "protected."
     )
 
 

@@ -28,6 +28,7 @@ import numpy as np
 from margrave.domain import Attribute, Domain
 from margrave.errors import StoreError
 from margrave.escaping import guarded
+from margrave.release.facts import COLUMNS
 from margrave.release.release import Release
 from margrave.release.store.names import safe_word
 from margrave.release.table import Table
@@ -36,11 +37,11 @@ Names = tuple[str, ...]
 
 TOTAL = "_T"
 MEASURES = {
-    "OBS_VALUE": "count by the method of the release",
-    "ESTIMATE": "unbiased estimate",
-    "STD_ERROR": "standard error of the estimate",
-    "CI_LOW": "lower end of its 95 % interval",
-    "CI_HIGH": "upper end of its 95 % interval",
+    "OBS_VALUE": COLUMNS["count"].name,
+    "ESTIMATE": COLUMNS["estimate"].name,
+    "STD_ERROR": COLUMNS["std_error"].name,
+    "CI_LOW": COLUMNS["ci_low"].name,
+    "CI_HIGH": COLUMNS["ci_high"].name,
 }
 _FIXED = ("STRUCTURE", "STRUCTURE_ID", "ACTION")
 _TIME = "TIME_PERIOD"

@@ -103,7 +103,7 @@ def test_says_what_was_released_and_how_private_it_is(read):
         "ρ = 0.125",
         "at most a factor of 25.4",
         "add or remove one person",
-        "nobody has more than one row in the data. The custodian of the data declared this; it was taken on trust",
+        "as long as each person has at most one row in the table (declared by the publisher, not checked)",
         "margrave (system entropy)",
         "margrave, version 1.2.3",
         "It is not the error: that would need the true counts",
@@ -148,20 +148,23 @@ def test_a_seeded_release_is_not_cited_as_a_private_one():
 def test_rows_of_a_person_are_those_of_the_query_s_result():
     asked = record(contributions=4, contributions_bounded="enforced", queried=True)
     text = Reader(report(released(asked))).text
-    assert "Of nobody were more than 4 rows of the query's result counted; this was enforced" in text
+    assert "margrave counted at most 4 rows of each person in the query's result (enforced before counting)" in text
     assert "Rows of a person at most 4 of the query's result, enforced before counting" in text
     assert "Query given; its text is not published" in text
     told = replace(asked, contributions_bounded="declared", query="SELECT '<b>' FROM people")
     text = Reader(report(released(told))).text
-    assert "as long as nobody has more than 4 rows in the query's result." in text
+    assert "as long as each person has at most 4 rows in the query's result (declared by" in text
     assert "Query SELECT '<b>' FROM people" in text
 
 
 def test_contributions_say_how_they_are_known():
     text = Reader(report(released(record(contributions=4, contributions_bounded="enforced")))).text
-    assert "Of nobody were more than 4 rows counted; this was enforced, and others were left out." in text
+    assert "at most 4 rows of each person in the table (enforced before counting) and left out the others." in text
     assert "Records counted, estimated" in text
-    assert "How this is known: by law." in Reader(report(released(record(contributions_bounded="by law")))).text
+    assert (
+        "at most one row in the table (by law)."
+        in Reader(report(released(record(contributions_bounded="by law")))).text
+    )
 
 
 def test_where_rows_were_left_out_the_intervals_are_of_those_that_were_kept(read):
@@ -172,9 +175,9 @@ def test_where_rows_were_left_out_the_intervals_are_of_those_that_were_kept(read
     assert text.count(kept) == 2
     assert "The noise is the only error" not in text
     assert "To the counts of the rows that were kept, noise is the only error added" in text
-    assert "its 95 % interval covers the true count of the rows that were kept 19 times in 20" in text
+    assert "its 95 % interval covers the true count of the rows that were kept in 95 of 100" in text
     assert "records of the true count of the rows that were kept, be that 10" in text
-    assert "in which the true count of the rows that were kept lies 19 times in 20" in text
+    assert "the unbiased estimate, which covers the true count of the rows that were kept in 95 of 100" in text
     assert "rows that were kept" not in read.text
     assert "The noise is the only error that the release adds" in read.text
 
@@ -184,7 +187,7 @@ def test_a_domain_that_drops_rows_says_so_too():
     noisy = Measurements.from_marginals(domain, [(("sex",), [50.0, 60.0], 4.0)]).with_provenance(record())
     text = Reader(report(reconstruct(noisy, Workload(domain, [("sex",)]), method="mle"))).text
     assert "of the rows that were kept: no row with a value that the codebook tells to drop. The table may" in text
-    assert "covers the true count of the rows that were kept 19 times" in text
+    assert "covers the true count of the rows that were kept in 95" in text
 
 
 @pytest.mark.parametrize(
@@ -211,7 +214,7 @@ def test_the_record_has_words_and_decimals_first(read):
     ):
         assert row in text, row
     assert "Guarantee zero-concentrated differential privacy, ρ = 0.125 Stated" in read.text
-    assert "Rows of a person at most 1, as the custodian declared" in read.text
+    assert "Rows of a person at most 1, declared by the publisher, not checked" in read.text
     assert "Workload(" not in text
 
 
@@ -313,7 +316,7 @@ def test_where_nothing_is_below_zero_nothing_is_said_to_have_changed():
 
 def test_missing_error_bars_are_explained():
     adaptive = Reader(report(released(record(adaptive=True))))
-    assert "No intervals are given: what was measured was chosen in view of earlier noise" in adaptive.text
+    assert "There are no intervals: which tables were measured depended on earlier noise" in adaptive.text
     assert "The errors of these tables are not known" in adaptive.text
     assert "low" not in adaptive.data["tables"]["0,1"]
     some = Measurements.from_marginals(DOMAIN, [(("age",), [5.0, 6, 7], 1.0)])

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from margrave.atomic_file import replacing
 from margrave.errors import ReleaseError
 from margrave.escaping import JOINERS, visible
+from margrave.release import facts
 from margrave.release.formatting import order_name, percent, short, whole
 from margrave.release.release import Release
 from margrave.release.report import charts, guarantee, statements
 from margrave.release.report.embedding import Embedding, as_script, embed
 from margrave.release.report.findings import Findings, OrderFindings, find
 from margrave.release.report.record import record_rows
-from margrave.release.rows import covered
 from margrave.release.store.documents import require_outside
 from margrave.release.table import Table
 
@@ -108,14 +108,14 @@ def _is_whole_text(text: str) -> bool:
 
 def _content(release: Release, title: str, findings: Findings, embedding: Embedding) -> dict[str, Any]:
     """Return everything that the template fills in."""
-    noun = statements.noun(release)
     record = release.provenance
+    noun = facts.noun(record)
     return {
         "title": title,
         "version": _version(),
-        "warning": guarantee.alarm(record),
+        "warning": facts.caution(record),
         "lede": statements.lede(release),
-        "facts": statements.facts(release, findings),
+        "facts": statements.numbers(release, findings),
         "what": statements.what(release),
         "products": statements.products(release, findings),
         "attributes": _attributes(release),
@@ -139,7 +139,7 @@ def _content(release: Release, title: str, findings: Findings, embedding: Embedd
 
 def _script_parts(release: Release) -> dict[str, object]:
     """Return what the script needs beside the tables."""
-    words, estimates = release.method.words, statements.estimates(release)
+    words, estimates = release.method.words, facts.estimates(release.provenance)
     agree = "" if release.method.agree else " Each table was made by itself, and they need not be the sums."
     return {
         "charts": {"heatMap": charts.heat_map(), "errorBars": charts.error_bars()},
@@ -184,7 +184,7 @@ def _first_table(release: Release, embedding: Embedding) -> dict[str, object] | 
         "column_labels": table.categories[1][:_MOST_COLUMNS] if len(names) > 1 else ("all",),
         "rows": _lines(table),
         "product": release.method.words.counts,
-        "estimates": statements.estimates(release),
+        "estimates": facts.estimates(release.provenance),
         "intervals": interval,
         "note": table.note,
         "reading": _reading(release, interval),
@@ -194,12 +194,12 @@ def _first_table(release: Release, embedding: Embedding) -> dict[str, object] | 
 def _reading(release: Release, interval: bool) -> str:
     """Return how to read the numbers of the table."""
     product = release.method.words.count
-    truth = covered(release.workload.domain, release.provenance)
     if not interval:
         return f"The number in a cell is the {product}, rounded to a whole number."
+    coverage = facts.coverage(release.workload.domain, release.provenance)
     return (
-        f"The number in a cell is the {product}, rounded to a whole number; below it stands the 95 % interval of the "
-        f"unbiased estimate, in which {truth} lies 19 times in 20."
+        f"The number in a cell is the {product}, rounded to a whole number; below it is the 95 % interval of the "
+        f"unbiased estimate, which {coverage}."
     )
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from margrave.measurements import Provenance
-from margrave.release.formatting import counted, power_of_ten, power_of_ten_above, rounded_up, with_fraction
+from margrave.release import facts
+from margrave.release.formatting import counted, power_of_ten_above, with_fraction
 from margrave.release.release import Release
 from margrave.release.report.statements import tables_spoken
 from margrave.release.rows import of_result
 
 Rows = list[tuple[str, str]]
-
-# How the bound on a person's rows is known.
-_BOUNDED = {"declared": "as the custodian declared", "enforced": "enforced before counting"}
 
 
 def record_rows(release: Release) -> Rows:
@@ -35,27 +33,19 @@ def record_rows(release: Release) -> Rows:
 
 def _measured(record: Provenance) -> Rows:
     """Return how the noise was drawn, and what was promised."""
-    bounded = _BOUNDED.get(record.contributions_bounded, record.contributions_bounded)
     return [
         ("Mechanism", record.mechanism),
         *([] if record.description is None else [("What was measured", record.description)]),
         ("Guarantee", f"zero-concentrated differential privacy, {with_fraction('ρ', record.rho)}"),
-        ("Stated as", f"ε = {rounded_up(record.epsilon, 6)} at δ = {power_of_ten(record.delta)}"),
+        ("Stated as", facts.stated(record)),
         ("Neighbours", record.neighbours),
-        ("Rows of a person", f"at most {record.contributions:,}{of_result(record)}, {bounded}"),
-        *_queried(record),
+        ("Rows of a person", f"at most {record.contributions:,}{of_result(record)}, {facts.limit_known(record)}"),
+        *([("Query", facts.query_known(record))] if record.queried else []),
         ("Sampler", record.sampler),
         ("Private noise", "yes" if record.private else "NO"),
         ("Measured by", f"margrave {record.version}"),
         *_charged(record),
     ]
-
-
-def _queried(record: Provenance) -> Rows:
-    """Return the query whose result was counted; nothing where there was none."""
-    if not record.queried:
-        return []
-    return [("Query", "given; its text is not published" if record.query is None else record.query)]
 
 
 def _charged(record: Provenance) -> Rows:

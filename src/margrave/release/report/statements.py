@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from margrave.release import facts
 from margrave.release.formatting import (
     counted,
     equal_or_near,
@@ -26,18 +27,6 @@ from margrave.release.rows import covered, kept_rows
 _ONLY_ERROR = "The noise is the only error that the release adds"
 # Shares of the budget below it come from rounding the noise up, and need no words.
 _REMAINDER = 0.0005
-
-
-def noun(release: Release) -> str:
-    """Return what the tables count: people where each has one row, and records otherwise."""
-    record = release.provenance
-    return "people" if record is not None and record.contributions == 1 else "records"
-
-
-def estimates(release: Release) -> str:
-    """Return what the maximum-likelihood tables are called: unbiased unless choices depended on the noise."""
-    adaptive = release.provenance is not None and release.provenance.adaptive
-    return "estimates" if adaptive else "unbiased estimates"
 
 
 def lede(release: Release) -> str:
@@ -84,23 +73,20 @@ def products(release: Release, findings: Findings) -> list[str]:
 def _unbiased(release: Release, findings: Findings) -> str:
     """Return what the unbiased estimate is."""
     negative = " It can fall below zero, because the noise can."
-    if release.provenance is not None and release.provenance.adaptive:
+    if facts.is_adaptive(release.provenance):
         return "The estimate of a cell is what the measurements say if nothing else is asked of it." + negative
     symmetric = "The unbiased estimate of a cell is as often too high as too low"
     if all(one.margins is None for one in findings.orders):
         return symmetric + "." + negative
-    truth = covered(release.workload.domain, release.provenance)
-    return f"{symmetric}, and its error is known exactly: its 95 % interval covers {truth} 19 times in 20.{negative}"
+    coverage = facts.coverage(release.workload.domain, release.provenance)
+    return f"{symmetric}, and its error is known exactly: its 95 % interval {coverage}.{negative}"
 
 
 def _missing(release: Release, findings: Findings) -> list[str]:
     """Return what is said where error bars are missing."""
     said = []
-    if release.provenance is not None and release.provenance.adaptive:
-        said.append(
-            "No intervals are given: what was measured was chosen in view of earlier noise, and no standard error that "
-            "ignores this would be right."
-        )
+    if facts.is_adaptive(release.provenance):
+        said.append(facts.NO_INTERVALS)
     if findings.undetermined:
         tables = counted(len(release.workload), "table")
         said.append(
@@ -110,9 +96,9 @@ def _missing(release: Release, findings: Findings) -> list[str]:
     return said
 
 
-def facts(release: Release, findings: Findings) -> list[dict[str, str]]:
+def numbers(release: Release, findings: Findings) -> list[dict[str, str]]:
     """Return the few numbers at the top of the page."""
-    record, word = release.provenance, noun(release)
+    record, word = release.provenance, facts.noun(release.provenance)
     total = findings.total if findings.unbiased_total is None else findings.unbiased_total
     margin = "" if findings.total_margin is None else f"± {whole(findings.total_margin)}"
     told = [
@@ -142,7 +128,7 @@ def exactness(release: Release, findings: Findings) -> str:
     only = "To the counts of the rows that were kept, noise is the only error added" if kept else _ONLY_ERROR
     return (
         f"{only}, and its size is known exactly. It does not depend on how large a count is: in "
-        f"{_typical(last.order)}, 95 of 100 unbiased cells are within {margin} {noun(release)} of "
+        f"{_typical(last.order)}, 95 of 100 unbiased cells are within {margin} {facts.noun(release.provenance)} of "
         f"{covered(domain, record)}, be that 10 or 10,000. So large counts are exact in proportion, and small ones are "
         f"not. {kept}".rstrip()
     )
@@ -156,7 +142,7 @@ def remainder(release: Release, findings: Findings) -> str:
     """Return where the rest of the budget went; nothing if there is none to speak of."""
     if findings.remainder is None or findings.remainder < _REMAINDER:
         return ""
-    chosen = release.provenance is not None and release.provenance.adaptive
+    chosen = facts.is_adaptive(release.provenance)
     why = "choosing which tables to measure" if chosen else "measurements that this release does not use"
     return f"Another {percent(findings.remainder)} went into {why}."
 
@@ -178,7 +164,8 @@ def below_zero(release: Release, findings: Findings) -> list[str]:
     if release.method.unbiased:
         return [*said, "This release keeps them: its counts are the unbiased estimates themselves."]
     cause = "In the published counts no cell is below zero. That" if release.method.nonnegative else "The method"
-    moved = f"{cause} moves a cell of these tables by {short(last.distance or 0)} {noun(release)} on average"
+    distance = f"{short(last.distance or 0)} {facts.noun(release.provenance)}"
+    moved = f"{cause} moves a cell of these tables by {distance} on average"
     said.append(moved + (f"; the noise itself moves it by {short(last.noise)}." if last.noise is not None else "."))
     if findings.unbiased_total is not None:
         said.append(

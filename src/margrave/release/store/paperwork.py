@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_CEILING, Context
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
@@ -14,8 +13,8 @@ from margrave.domain import Domain
 from margrave.errors import StoreError
 from margrave.escaping import guarded
 from margrave.measurements import Provenance
+from margrave.release import facts
 from margrave.release.formatting import float_above
-from margrave.release.rows import is_enforced, of_result, query_spoken, rows_spoken, table_spoken
 from margrave.release.store.manifest import TableEntry
 from margrave.release.store.names import safe_word
 from margrave.release.store.readme import spoken
@@ -23,59 +22,11 @@ from margrave.release.store.tables import MEASURES
 
 # What a privacy statement cannot do without; everything else that a provenance knows is compared where it is there.
 _GUARANTEE = ("mechanism", "rho", "epsilon", "delta", "contributions", "neighbours", "private")
-_MEANINGS = {
-    "count": "the count by the method of the release",
-    "estimate": "the unbiased estimate; may be negative; empty where the measurements do not determine the table",
-    "std_error": "the standard error of the estimate; empty where it is not known",
-    "ci_low": "the lower end of the 95 % interval of the estimate, rounded inwards and not below 0",
-    "ci_high": "the upper end of the 95 % interval of the estimate, rounded inwards and not below 0",
-}
-_UNKNOWN = (
-    "The noisy numbers behind these tables came from elsewhere. Margrave does not know how they were protected, and "
-    "states no guarantee: ask whoever published them."
-)
-_SEEDED = (
-    "NOT PRIVATE. The noise was drawn from a seed, or by a sampler that margrave does not know; whoever can compute it "
-    "again can take it away, and nothing is promised about these tables. They are an experiment, and must not be "
-    "published if they were made from data about people."
-)
-
-
-def shown_above(number: float) -> str:
-    """Return a number with at most six digits, rounded up."""
-    return f"{Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(number)).normalize():g}"
-
-
-def statement(provenance: Provenance | None) -> str:
-    """Return, in words, how private a release is."""
-    if provenance is None:
-        return _UNKNOWN
-    if not provenance.private:
-        return _SEEDED
-    rows = rows_spoken(provenance)
-    declared = f"who has at most {rows} in {table_spoken(provenance)} (as the publisher declared)"
-    kept = f"of whom at most {rows}{of_result(provenance)} were counted (which was enforced)"
-    person = kept if is_enforced(provenance) else declared
-    epsilon, delta = shown_above(provenance.epsilon), shown_above(provenance.delta)
-    return (
-        f"Made by the mechanism {provenance.mechanism!r} with exact random noise. It is differentially private for one "
-        f"person more or less {person}: ε = {epsilon} at δ = {delta}, "
-        f"from ρ = {shown_above(float_above(provenance.rho))} of zero-concentrated differential privacy "
-        "(all rounded up). Everything after the noise is post-processing and costs nothing."
-        f"{_cut_short(provenance)} {query_spoken(provenance)}".rstrip()
-    )
-
-
-def _cut_short(provenance: Provenance) -> str:
-    """Return the sentence for a run that ended early; nothing for one that did not."""
-    if provenance.cut_short is None:
-        return ""
-    return f" The run was cut short {provenance.cut_short}; its whole budget is charged all the same."
 
 
 def privacy_document(provenance: Provenance | None) -> dict[str, Any]:
     """Return the content of privacy.json."""
-    head: dict[str, Any] = {"margrave": "privacy", "schema": 1, "statement": statement(provenance)}
+    head: dict[str, Any] = {"margrave": "privacy", "schema": 1, "statement": facts.statement(provenance)}
     head["known"] = provenance is not None
     if provenance is None:
         head["private"] = None
@@ -83,7 +34,7 @@ def privacy_document(provenance: Provenance | None) -> dict[str, Any]:
         head |= provenance.to_dict()
         head["rho_decimal"] = float_above(provenance.rho)
         head["definition"] = "zero-concentrated differential privacy (zCDP); every rho is exact"
-        head["unit"] = f"one person with at most {rows_spoken(provenance)}{of_result(provenance)}"
+        head["unit"] = facts.unit(provenance)
     packages = {name: version(name) for name in ("margrave", "numpy", "pyarrow")}
     return {**head, "saved_with": {**packages, "python": platform.python_version()}}
 
@@ -143,7 +94,8 @@ def _csvw_measure(name: str, attributes: Sequence[str], taken: set[str]) -> dict
     while title in attributes:
         title += "_"
     key = _csvw_name(name, 0, taken)
-    return {"name": key, "titles": title, "datatype": "double", "dc:description": _MEANINGS[name]}
+    meaning = f"the {facts.COLUMNS[name].name}{facts.COLUMNS[name].details}"
+    return {"name": key, "titles": title, "datatype": "double", "dc:description": meaning}
 
 
 def _csvw_name(name: str, place: int, taken: set[str]) -> str:

@@ -11,6 +11,7 @@ from margrave.domain import Domain
 from margrave.escaping import guarded, markdown, markdown_paragraphs
 from margrave.measurements import Provenance
 from margrave.methods.method import Method
+from margrave.release import facts
 from margrave.release.rows import covered, kept_rows
 from margrave.release.store.manifest import TableEntry
 
@@ -21,14 +22,11 @@ _DOCUMENTS = {
     "registry.yaml": "a draft entry for the registry of deployments of differential privacy",
 }
 _INTERVAL = (
-    "`ci_low` to `ci_high` covers {covered} in 95 of 100 such releases; its ends\n"
-    "are rounded inwards to whole numbers and not below 0. It belongs to `estimate`, not to `count`. Where it is\n"
-    "empty, the measurements do not determine the table, or their noise is not Gaussian."
+    "The interval from `ci_low` to `ci_high` {coverage}. Its ends are rounded\n"
+    "inwards to whole numbers and not below 0. It belongs to `estimate`, not to `count`. Where it is empty, the\n"
+    "measurements do not determine the table, or their noise is not Gaussian."
 )
-_ADAPTIVE = (
-    "There are no intervals: which tables were measured depended on earlier noise, and an interval that ignores this\n"
-    "would be wrong. The columns `std_error`, `ci_low` and `ci_high` are empty."
-)
+_EMPTY = "The columns `std_error`, `ci_low` and `ci_high` are empty."
 _README = """# {heading}
 
 {description}
@@ -64,8 +62,9 @@ and the whole release, with queries and any sub-table, by margrave:
 
 `domain.json` says what the categories mean, `csvw-metadata.json` says the same of the columns for programs that know
 the W3C's CSV on the Web. `measurements.npz` and `subtables.npz` hold the noisy measurements and the smaller tables, as
-plain numpy arrays; `manifest.json` lists all files with their SHA-256 checksums, which `mg.load` verifies wherever a
-number hangs on the file (`mg.load(".", strict=True)`: everywhere). Take nothing out of this folder and put nothing in.
+plain numpy arrays; `manifest.json` lists all files with their SHA-256 checksums. `mg.load` verifies those of the files
+that numbers depend on; `mg.load(".", strict=True)` verifies all of them. Take nothing out of this folder and put
+nothing in.
 
 ## How to cite
 
@@ -82,7 +81,6 @@ def readme(
     method: Method,
     provenance: Provenance | None,
     *,
-    privacy: str,
     date: str,
     title: str | None = None,
     documents: Iterable[str] = (),
@@ -99,8 +97,6 @@ def readme(
         How they were made.
     provenance
         How the measurements were made; None for numbers from elsewhere.
-    privacy
-        How private the release is, in words.
     date
         When it was saved.
     title
@@ -109,13 +105,14 @@ def readme(
         Names of the further texts in the folder.
     """
     what = covered(domain, provenance)
-    adaptive = provenance is not None and provenance.adaptive
-    interval = _ADAPTIVE if adaptive else _INTERVAL.format(covered=what)
+    interval = _INTERVAL.format(coverage=facts.coverage(domain, provenance))
+    if facts.is_adaptive(provenance):
+        interval = f"{facts.NO_INTERVALS}\n{_EMPTY}"
     kept = kept_rows(domain, provenance)
     return _README.format(
         heading=markdown(title or "") or _HEADING,
         description=markdown_paragraphs(domain.description) or _DESCRIPTION,
-        privacy=markdown(privacy),
+        privacy=markdown(facts.statement(provenance)),
         files="\n".join([*_listed(documents), *_tables(tables, _is_guarded(domain))]),
         count=method.words.column,
         covered=what,

@@ -231,7 +231,6 @@ def _papers(
         tables,
         release.method,
         provenance,
-        privacy=paperwork.statement(provenance),
         date=created[:10],
         title=title,
         documents=documents,
