@@ -20,10 +20,9 @@ from margrave.escaping import JOINERS, visible
 from margrave.release import facts
 from margrave.release.formatting import order_name, percent, short, whole
 from margrave.release.release import Release
-from margrave.release.report import charts, guarantee, statements
+from margrave.release.report import charts, statements
 from margrave.release.report.embedding import Embedding, as_script, embed
 from margrave.release.report.findings import Findings, OrderFindings, find
-from margrave.release.report.record import record_rows
 from margrave.release.store.documents import require_outside
 from margrave.release.table import Table
 
@@ -119,7 +118,7 @@ def _content(release: Release, title: str, findings: Findings, embedding: Embedd
         "what": statements.what(release),
         "products": statements.products(release, findings),
         "attributes": _attributes(release),
-        "privacy": None if record is None else guarantee.privacy(record),
+        "privacy": None if record is None else statements.privacy(record),
         "first": _first_table(release, embedding),
         "noun": noun,
         "total": whole(findings.total),
@@ -132,7 +131,7 @@ def _content(release: Release, title: str, findings: Findings, embedding: Embedd
         "charts": _charts(findings, noun),
         "citation": statements.citation(title, release),
         "reuse": statements.reuse(release),
-        "record": record_rows(release),
+        "record": statements.record_rows(release),
         "document": {**embedding.document, **_script_parts(release)},
     }
 

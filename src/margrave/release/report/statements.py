@@ -1,32 +1,46 @@
-"""What a report says about the tables, in sentences: what they are, how exact, and how to use them.
+"""What a report says, in sentences: what the tables are, how private and how exact, how to use them, and their record.
 
-Written for readers who know neither statistics nor this project.
+Written for readers who know neither statistics nor this project; the record at the end is for specialists, with words
+and decimals first and exact numbers after them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
+from margrave.measurements import Provenance
 from margrave.release import facts
 from margrave.release.formatting import (
     counted,
     equal_or_near,
     listed,
+    odds_factor,
+    one_in,
     order_name,
     percent,
     power_of_ten,
+    power_of_ten_above,
     rounded_up,
     short,
+    surest,
     whole,
+    with_fraction,
 )
 from margrave.release.release import Release
 from margrave.release.report.findings import Findings
-from margrave.release.rows import covered, kept_rows
+from margrave.release.rows import covered, is_enforced, kept_rows, of_result
 
 _ONLY_ERROR = "The noise is the only error that the release adds"
 # Shares of the budget below it come from rounding the noise up, and need no words.
 _REMAINDER = 0.0005
+# What somebody may believe before they see the tables.
+_PRIORS = (0.01, 0.1, 0.5)
+# Beyond it somebody may become all but certain, and the page says so.
+_WEAK = 7.0
+
+Rows = list[tuple[str, str]]
 
 
 def lede(release: Release) -> str:
@@ -216,3 +230,67 @@ def reuse(release: Release) -> list[str]:
         "The folder of the release holds every table, the noisy measurements, the codebook and a record of the "
         "guarantee, in open formats. The licence is for the custodian of the data to state.",
     ]
+
+
+def privacy(record: Provenance) -> dict[str, Any]:
+    """Return what the page says about the guarantee."""
+    joint = "; " if is_enforced(record) else ", as long as "
+    return {
+        "caveat": "" if record.private else "What follows would hold if the noise had been private. It was not.",
+        "epsilon": rounded_up(record.epsilon),
+        "factor": odds_factor(record.epsilon),
+        "weak": record.epsilon > _WEAK,
+        "delta": power_of_ten(record.delta),
+        "one_in": one_in(record.delta),
+        "rho": equal_or_near("ρ", record.rho),
+        "beliefs": [(f"{100 * prior:g} %", surest(prior, record.epsilon)) for prior in _PRIORS],
+        "neighbours": f"the difference between two tables, one made from the other by this: {record.neighbours}",
+        "contributions": f"all of their rows{joint}{facts.row_limit(record)}.",
+        "noise": f"{facts.noise(record)}.",
+    }
+
+
+def record_rows(release: Release) -> Rows:
+    """Return the record as names and texts."""
+    cells = counted(release.workload.cells, "cell")
+    rows = [
+        ("Tables", f"{tables_spoken(release)}; {cells} in all"),
+        ("Counts", f"{release.method.words.counts} ({release.method.name})"),
+        ("Options of the method", release.method.options_text()),
+    ]
+    if release.provenance is not None:
+        rows += _measured(release.provenance)
+    if release.solution is not None:
+        rows.append(("Solver", release.solution.status.value))
+        near = power_of_ten_above(release.solution.gap)
+        rows.append(
+            ("Certificate", f"within {near} of the best fit, in proportion, after {release.solution.steps:,} rounds")
+        )
+    return rows
+
+
+def _measured(record: Provenance) -> Rows:
+    """Return how the noise was drawn, and what was promised."""
+    return [
+        ("Mechanism", record.mechanism),
+        *([] if record.description is None else [("What was measured", record.description)]),
+        ("Guarantee", f"zero-concentrated differential privacy, {with_fraction('ρ', record.rho)}"),
+        ("Stated as", facts.stated(record)),
+        ("Neighbours", record.neighbours),
+        ("Rows of a person", f"at most {record.contributions:,}{of_result(record)}, {facts.limit_known(record)}"),
+        *([("Query", facts.query_known(record))] if record.queried else []),
+        ("Sampler", record.sampler),
+        ("Private noise", "yes" if record.private else "NO"),
+        ("Measured by", f"margrave {record.version}"),
+        *_charged(record),
+    ]
+
+
+def _charged(record: Provenance) -> Rows:
+    """Return where the charge is recorded, and whether all that it paid for was measured."""
+    rows = []
+    if record.ledger_entry is not None:
+        rows.append(("Ledger", f"entry {record.ledger_entry:,}, hash {record.ledger_hash}"))
+    if record.cut_short is not None:
+        rows.append(("Cut short", f"{record.cut_short}; the whole budget is charged"))
+    return rows
