@@ -27,6 +27,16 @@ FLOORS = [
     {"__init__", "__main__"},
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+# The sub-rooms of data/, in the same way.
+DATA_FLOORS = [
+    {"redaction", "embedded_duckdb"},
+    {"persons", "encoding"},
+    {"engines"},
+    {"opening"},
+    {"description"},
+    {"counting"},
+    {"source", "custodian"},
+]
 POST_PROCESSING = ("reconstruction", "methods", "release")
 PRIVATE = ("data", "boundary", "mechanisms")
 # Budgets are plain numbers; all else in the privacy room draws, or charges for, what only the boundary may.
@@ -66,6 +76,16 @@ def test_every_module_has_a_floor_and_imports_point_down(name):
     for imported in GRAPH[name]:
         if room(imported) != room(name) and room(name) != "__init__":
             assert FLOOR_OF[room(imported)] < FLOOR_OF[room(name)], f"{name} must not import {imported}"
+
+
+def test_within_data_imports_point_down_too():
+    floor_of = {part: floor for floor, parts in enumerate(DATA_FLOORS) for part in parts}
+    for name in MODULES:
+        if room(name) == "data" and name != "data":
+            part = name.split(".")[1]
+            for imported in GRAPH[name]:
+                below = imported.split(".")[1] if imported.startswith("data.") else part
+                assert below == part or floor_of[below] < floor_of[part], f"{name} must not import {imported}"
 
 
 def test_no_module_imports_itself_through_others():
