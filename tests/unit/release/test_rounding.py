@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from margrave.errors import ReleaseError
-from margrave.release.rounding import round_to_total
+from margrave.release.table import round_to_total
 
 counts = st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=1, max_size=40).map(np.array)
 
