@@ -25,9 +25,8 @@ from margrave.algebra.layout import Layout
 from margrave.domain import Attribute, Domain
 from margrave.measurements import Gaussian, Measurements
 from margrave.reconstruction.estimates import estimate_residuals
-from margrave.release.interval import normal_interval
 from margrave.release.reconstruct import reconstruct
-from margrave.release.uncertainty import query_covariance, unmeasured
+from margrave.release.uncertainty import normal_interval, query_covariance, unmeasured
 from margrave.workload import Workload
 
 FALSE_ALARM = 1e-6

@@ -17,10 +17,10 @@ from scipy.stats import binom
 
 from margrave.domain import Domain
 from margrave.measurements import Measurements
-from margrave.release.interval import quantile
 from margrave.release.reconstruct import reconstruct
 from margrave.release.share import Share
 from margrave.release.table import Table
+from margrave.release.uncertainty import quantile
 from margrave.workload import Workload
 
 DRAWS = 20_000

@@ -28,9 +28,8 @@ from margrave.algebra.kernels import Floats
 from margrave.escaping import visible
 from margrave.measurements.entries import read_only, spoken
 from margrave.release import frames
-from margrave.release.interval import quantile
 from margrave.release.table import Table
-from margrave.release.uncertainty import Mask
+from margrave.release.uncertainty import Mask, quantile
 
 if TYPE_CHECKING:
     import pandas as pd

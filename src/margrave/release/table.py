@@ -19,7 +19,7 @@ from margrave.errors import ReleaseError
 from margrave.escaping import visible
 from margrave.measurements.entries import read_only, spoken
 from margrave.release import frames
-from margrave.release.interval import LEVEL, Interval, discrete_interval, normal_interval
+from margrave.release.uncertainty import LEVEL, Interval, discrete_interval, normal_interval
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from margrave.errors import ReleaseError
-from margrave.release.interval import checked_level, normal_interval, quantile
+from margrave.release.uncertainty import checked_level, normal_interval, quantile
 
 
 def test_ends_are_rounded_inwards_where_a_whole_number_lies_inside_and_clipped_at_zero():

@@ -24,9 +24,8 @@ from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.algebra.streaming import stream_marginals
 from margrave.reconstruction.linear import determined
-from margrave.release.interval import LEVEL, quantile
 from margrave.release.release import Release
-from margrave.release.uncertainty import cell_variance
+from margrave.release.uncertainty import LEVEL, cell_variance, quantile
 
 # Half the width of an interval, in standard errors.
 _REACH = quantile(LEVEL)
