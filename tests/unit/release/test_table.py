@@ -11,8 +11,8 @@ from margrave.algebra.layout import Layout
 from margrave.domain import Attribute, Domain
 from margrave.errors import ReleaseError
 from margrave.measurements import Gaussian, Laplace, Measurements
-from margrave.release import lookup
 from margrave.release.frames import distinct
+from margrave.release.queries import lookup
 from margrave.release.reconstruct import reconstruct
 from margrave.workload import Workload
 

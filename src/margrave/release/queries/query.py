@@ -17,9 +17,9 @@ from margrave.algebra.kernels import Floats
 from margrave.domain import Domain, Label
 from margrave.errors import DomainError, QueryError
 from margrave.measurements.entries import read_only, spoken
-from margrave.release.condition import Masks, both, read_condition
-from margrave.release.lookup import Lookup
-from margrave.release.share import Share
+from margrave.release.queries.condition import Masks, both, read_condition
+from margrave.release.queries.lookup import Lookup
+from margrave.release.queries.share import Share
 from margrave.release.table import Table
 from margrave.release.uncertainty import Mask
 

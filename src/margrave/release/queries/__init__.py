@@ -1,0 +1,1 @@
+"""Questions to a release: conditions in words, counts by group, shares."""
