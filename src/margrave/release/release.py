@@ -14,8 +14,7 @@ from margrave.measurements import Measurements, Provenance
 from margrave.methods.method import Method
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Solution
-from margrave.release.queries.lookup import Lookup
-from margrave.release.queries.query import Query, Where, answer, answer_share, read_query
+from margrave.release.queries.query import PublishedTables, Query, Where, answer, answer_share, read_query
 from margrave.release.queries.share import Share
 from margrave.release.store import saving
 from margrave.release.table import Table
@@ -74,9 +73,9 @@ class Release:
         level
             How often the intervals of the unbiased estimate shall cover the truth.
         """
-        place = self._lookup.place(names)
+        place = self._published.place(names)
         masks = {name: np.ones(self.workload.domain[name].size, dtype=np.bool_) for name in names}
-        return answer(self._lookup, place, Query(names, masks), checked_level(level))
+        return answer(self._published, place, Query(names, masks), checked_level(level))
 
     def query(self, where: Where = "", *, by: Iterable[str] = (), level: float = LEVEL) -> Table:
         """Return how many meet a condition, in all or by group, with the exact standard error.
@@ -93,7 +92,7 @@ class Release:
             How often the intervals of the unbiased estimate shall cover the truth.
         """
         query = read_query(self.workload.domain, where, by)
-        return answer(self._lookup, self._lookup.place(tuple(query.masks)), query, checked_level(level))
+        return answer(self._published, self._published.place(tuple(query.masks)), query, checked_level(level))
 
     def share(self, where: Where, *, of: Where = "", by: Iterable[str] = (), level: float = LEVEL) -> Share:
         """Return the share of those who meet a condition among those who meet another, in all or by group.
@@ -113,7 +112,7 @@ class Release:
         level
             How often the intervals shall cover the truth.
         """
-        return answer_share(self._lookup, where, of, by=by, level=checked_level(level))
+        return answer_share(self._published, where, of, by=by, level=checked_level(level))
 
     def tables(self) -> Iterator[Table]:
         """Iterate over the tables of the workload, in canonical order."""
@@ -154,6 +153,6 @@ class Release:
         return f"Release({len(self.workload):,} {noun} by {self.method.name!r})"
 
     @cached_property
-    def _lookup(self) -> Lookup:
+    def _published(self) -> PublishedTables:
         adaptive = self.provenance is not None and self.provenance.adaptive
-        return Lookup(self.workload, self.method, self.estimates, self.marginals, adaptive)
+        return PublishedTables(self.workload, self.method, self.estimates, self.marginals, adaptive)

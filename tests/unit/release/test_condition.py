@@ -119,8 +119,8 @@ REFUSALS = {
     "region = 2.5": "no value 2.5 of attribute 'region'",
     "sex = 'F' or age > 17": "'or' joins conditions on sex and age; it may join conditions on one attribute only, so "
     "group by these attributes and add up the cells",
-    "not (sex = 'F' and age > 17)": "'not' turns conditions on sex and age about at once; it may turn one attribute's "
-    "only, so count all and take the others away",
+    "not (sex = 'F' and age > 17)": "'not' negates a condition on sex and age; it may negate conditions on one "
+    "attribute only, so count all and subtract those who meet the condition",
     "sex = F": "the condition cannot be read at character 7, before 'F'; a number, or a label in quotes must stand "
     "there, as in age > 64 and sex = 'F'",
     "sex = ": "the condition cannot be read at its end; a number, or a label in quotes must stand there",

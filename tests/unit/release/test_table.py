@@ -12,7 +12,7 @@ from margrave.domain import Attribute, Domain
 from margrave.errors import ReleaseError
 from margrave.measurements import Gaussian, Laplace, Measurements
 from margrave.release.frames import distinct
-from margrave.release.queries import lookup
+from margrave.release.queries import query
 from margrave.release.reconstruct import reconstruct
 from margrave.workload import Workload
 
@@ -273,8 +273,8 @@ def test_a_table_pickles_as_large_as_its_cells_and_comes_back_read_only(release,
 @pytest.mark.parametrize("method", ["lnn", "mle", "trunc"])
 def test_the_unbiased_tables_of_a_release_are_computed_once(method, monkeypatch):
     made = []
-    whole = lookup.maximum_likelihood
-    monkeypatch.setattr(lookup, "maximum_likelihood", lambda estimates: made.append(1) or whole(estimates))
+    whole = query.maximum_likelihood
+    monkeypatch.setattr(query, "maximum_likelihood", lambda estimates: made.append(1) or whole(estimates))
     release = reconstruct(NOISY, WORKLOAD, method=method)
     laid_out = []
     of = Layout.of.__func__

@@ -7,7 +7,7 @@
                  | name ["not"] "between" value "and" value
 
 What a table can answer is a product: a set of categories for each attribute. So ``and`` may join anything, but ``or``
-only conditions on one attribute, and ``not`` may turn about only such a one. Values are numbers, ``true``, ``false``,
+only conditions on one attribute, and ``not`` may negate only such a one. Values are numbers, ``true``, ``false``,
 and texts in single or double quotes (a quote inside is doubled). Names with other characters than letters, digits and
 ``_ . -``, and names that are words of the language, stand in `backquotes`. The words of the language may be in any
 case; ``==``, ``<>``, ``≤``, ``≥``, ``≠`` are understood.
@@ -183,8 +183,8 @@ class _Reader:
         """Return what does not meet a condition on one attribute."""
         if len(masks) > 1:
             raise QueryError(
-                f"'not' turns conditions on {' and '.join(masks)} about at once; it may turn one attribute's only, so "
-                "count all and take the others away"
+                f"'not' negates a condition on {' and '.join(masks)}; it may negate conditions on one attribute only, "
+                "so count all and subtract those who meet the condition"
             )
         return {name: ~mask for name, mask in masks.items()}
 

@@ -1,7 +1,8 @@
 """Questions to a release: counts of those who meet a condition, grouped, and shares.
 
 Every query is a product: for each attribute a set of categories that is counted, and some attributes kept apart. It is
-read off one table of the release, and its standard error is exact (``uncertainty``, equation 3).
+read from what a caller gives, answered from one table of the release, by its method and by maximum likelihood, and its
+standard error is exact (``uncertainty``, equation 3). Where there is none, the answer says why.
 
 Shares, ratios of two such counts, are in ``share``.
 """
@@ -10,18 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from margrave.algebra.kernels import Floats
+from margrave.algebra.lattice import AttributeSet
 from margrave.domain import Domain, Label
-from margrave.errors import DomainError, QueryError
+from margrave.errors import DomainError, QueryError, ReleaseError
 from margrave.measurements.entries import read_only, spoken
+from margrave.methods.method import Method
+from margrave.reconstruction.estimates import Estimates
+from margrave.reconstruction.linear import maximum_likelihood
 from margrave.release.queries.condition import Masks, both, read_condition
-from margrave.release.queries.lookup import Lookup
 from margrave.release.queries.share import Share
 from margrave.release.table import Table
-from margrave.release.uncertainty import Mask
+from margrave.release.uncertainty import Mask, direct_noise, query_covariance, unmeasured
+from margrave.workload import Workload
+
+_MOST_NAMED = 3
 
 Where = str | Mapping[str, Label | Iterable[Label]]
 
@@ -77,13 +85,113 @@ def read_where(domain: Domain, where: Where) -> Masks:
     return _some(masks)
 
 
-def answer(lookup: Lookup, place: int, query: Query, level: float) -> Table:
+@dataclass(frozen=True, eq=False)
+class PublishedTables:
+    """The tables of a release as questions find them: by the method, by maximum likelihood, and with their errors.
+
+    Attributes
+    ----------
+    workload
+        Which tables were asked for.
+    method
+        How they were made.
+    estimates
+        The estimated residuals of the workload's closure.
+    marginals
+        The tables of the closure in one buffer.
+    adaptive
+        Whether what was measured depends on earlier noise.
+    """
+
+    workload: Workload
+    method: Method
+    estimates: Estimates
+    marginals: Floats
+    adaptive: bool
+
+    @property
+    def domain(self) -> Domain:
+        """The domain of the tables."""
+        return self.workload.domain
+
+    def place(self, names: Sequence[str]) -> int:
+        """Return the number of the table over these attributes if a table of the workload contains them all."""
+        try:
+            positions = self.domain.positions(names)
+        except DomainError as error:
+            raise ReleaseError(str(error)) from error
+        if len(positions) != len(names):
+            raise ReleaseError(f"the table {spoken(names)} names an attribute twice; name each once")
+        if positions in self.estimates.layout.places:
+            return self.estimates.layout.places[positions]
+        nearest = [spoken(self.domain.names(members)) for members in self._nearest(positions)]
+        hint = f"; tables that cover some of it: {', '.join(nearest)}" if nearest else ""
+        raise ReleaseError(
+            f"no table of this release covers {spoken(names)}{hint}; put it into the workload and reconstruct again"
+        )
+
+    def values(self, place: int) -> Floats:
+        """Return the counts of a table by the method, axes in domain order; a view of the buffer where there is one."""
+        layout = self.estimates.layout
+        positions = layout.sets[place]
+        if self.method.agree or positions in self._wanted:
+            return layout.view(self.marginals, place)
+        inside = set(positions)
+        source = next(members for members in self.workload.positions if inside <= set(members))
+        summed = tuple(axis for axis, member in enumerate(source) if member not in inside)
+        return np.asarray(layout.view(self.marginals, layout.places[source]).sum(axis=summed))
+
+    def unbiased(self, place: int) -> Floats:
+        """Return the maximum-likelihood counts of a table, axes in domain order; a view of the buffer of them all."""
+        return self.estimates.layout.view(self._unbiased, place)
+
+    def missing(self, place: int, query: Sequence[Mask]) -> tuple[str, ...]:
+        """Return the residuals that a query over a table needs and that were never measured, in words."""
+        parts = unmeasured(self.estimates, place, query)
+        return tuple(spoken(self.domain.names(self.estimates.layout.sets[part])) for part in parts)
+
+    def covariance(self, place: int, one: Sequence[Mask], other: Sequence[Mask]) -> float | None:
+        """Return the covariance of two queries over a table, None where it is not known."""
+        covariance = query_covariance(self.estimates, place, one, other)
+        return None if self.adaptive or np.isnan(covariance) else covariance
+
+    def direct_noise(self, place: int, query: Sequence[Mask]) -> float | None:
+        """Return the parameter of the one discrete Gaussian that a query's estimate is off by; None if it is not."""
+        return direct_noise(self.estimates, place, query)
+
+    def note(self, missing: Sequence[str], variance: float | None) -> str:
+        """Return why there is no interval, in a sentence; nothing where there is one."""
+        if missing:
+            named = ", ".join([*missing[:_MOST_NAMED], *(["…"] if len(missing) > _MOST_NAMED else [])])
+            return f"no interval: the measurements do not determine these counts (never measured: {named})"
+        if self.adaptive:
+            return "no interval: what was measured was chosen after seeing earlier noise (adaptive measurements)"
+        return "no interval: the noise is not Gaussian with a single variance" if variance is None else ""
+
+    @cached_property
+    def _unbiased(self) -> Floats:
+        """The maximum-likelihood tables of the closure, computed in one pass, when the first is asked for."""
+        return self.marginals if self.method.unbiased else read_only(maximum_likelihood(self.estimates))
+
+    @cached_property
+    def _wanted(self) -> frozenset[AttributeSet]:
+        return frozenset(self.workload.positions)
+
+    def _nearest(self, positions: AttributeSet) -> list[AttributeSet]:
+        """Return the tables of the workload that share most attributes with a table."""
+        wanted = set(positions)
+        near = [members for members in self.workload.positions if wanted & set(members)]
+        # A stable sort: among tables that share as much, those that come first.
+        return sorted(near, key=lambda members: -len(wanted & set(members)))[:_MOST_NAMED]
+
+
+def answer(tables: PublishedTables, place: int, query: Query, level: float) -> Table:
     """Return the counts that a query asks for, with their error bars.
 
     Parameters
     ----------
-    lookup
-        The tables.
+    tables
+        The tables of the release.
     place
         Number of the table over all attributes of the query.
     query
@@ -91,28 +199,28 @@ def answer(lookup: Lookup, place: int, query: Query, level: float) -> Table:
     level
         How often the intervals cover the truth.
     """
-    cell = _cell(lookup, place, query)
-    missing = lookup.missing(place, cell)
-    variance = None if missing else lookup.covariance(place, cell, cell)
+    cell = _cell(tables, place, query)
+    missing = tables.missing(place, cell)
+    variance = None if missing else tables.covariance(place, cell, cell)
     return Table(
         attributes=query.by,
-        values=read_only(_counted(lookup, query, lookup.values(place), place)),
-        estimate=None if missing else read_only(_counted(lookup, query, lookup.unbiased(place), place)),
+        values=read_only(_counted(tables, query, tables.values(place), place)),
+        estimate=None if missing else read_only(_counted(tables, query, tables.unbiased(place), place)),
         variance=variance,
-        categories=_categories(lookup.domain, query),
-        note=lookup.note(missing, variance),
+        categories=_categories(tables.domain, query),
+        note=tables.note(missing, variance),
         level=level,
-        direct=None if variance is None else lookup.direct_noise(place, cell),
+        direct=None if variance is None else tables.direct_noise(place, cell),
     )
 
 
-def answer_share(lookup: Lookup, where: Where, of: Where, *, by: Iterable[str], level: float) -> Share:
+def answer_share(tables: PublishedTables, where: Where, of: Where, *, by: Iterable[str], level: float) -> Share:
     """Return the share of those who meet a condition among those who meet another.
 
     Parameters
     ----------
-    lookup
-        The tables.
+    tables
+        The tables of the release.
     where
         Who is counted.
     of
@@ -122,17 +230,17 @@ def answer_share(lookup: Lookup, where: Where, of: Where, *, by: Iterable[str], 
     level
         How often the intervals are to cover the truth.
     """
-    whole = read_query(lookup.domain, of, by)
-    condition = read_where(lookup.domain, where)
+    whole = read_query(tables.domain, of, by)
+    condition = read_where(tables.domain, where)
     for name in condition:
         if name in whole.by:
             raise QueryError(f"the share is grouped by {name!r} and a condition on it; move the condition to of=…")
     part = Query(whole.by, _some(both(whole.masks, condition)))
     # Over the same attributes both come from one table: by methods whose tables disagree, no share can pass one.
-    whole = Query(whole.by, {**{name: _all(lookup.domain, name) for name in part.masks}, **whole.masks})
-    place = lookup.place(tuple(part.masks))
-    shared = lookup.covariance(place, _cell(lookup, place, part), _cell(lookup, place, whole))
-    return Share.of(answer(lookup, place, part, level), answer(lookup, place, whole, level), shared)
+    whole = Query(whole.by, {**{name: _all(tables.domain, name) for name in part.masks}, **whole.masks})
+    place = tables.place(tuple(part.masks))
+    shared = tables.covariance(place, _cell(tables, place, part), _cell(tables, place, whole))
+    return Share.of(answer(tables, place, part, level), answer(tables, place, whole, level), shared)
 
 
 def _all(domain: Domain, name: str) -> Mask:
@@ -160,21 +268,21 @@ def _listed(labels: object) -> Sequence[object]:
     return [value.item() if isinstance(value, np.generic) else value for value in labels]
 
 
-def _cell(lookup: Lookup, place: int, query: Query) -> list[Mask]:
+def _cell(tables: PublishedTables, place: int, query: Query) -> list[Mask]:
     """Return what one cell of the answer counts, by attribute of the table in domain order.
 
     All cells have the same variance, so that any category stands for an attribute that is kept apart.
     """
     cell = []
-    for name in lookup.domain.names(lookup.estimates.layout.sets[place]):
+    for name in tables.domain.names(tables.estimates.layout.sets[place]):
         mask = query.masks[name]
         cell.append(np.arange(mask.size) == np.argmax(mask) if name in query.by else mask)
     return cell
 
 
-def _counted(lookup: Lookup, query: Query, table: Floats, place: int) -> Floats:
+def _counted(tables: PublishedTables, query: Query, table: Floats, place: int) -> Floats:
     """Return the answer to a query from the table over its attributes, axes in the order asked for."""
-    names = lookup.domain.names(lookup.estimates.layout.sets[place])
+    names = tables.domain.names(tables.estimates.layout.sets[place])
     for axis, name in enumerate(names):
         if not query.masks[name].all():
             table = np.compress(query.masks[name], table, axis=axis)
