@@ -3,7 +3,7 @@ r"""The boundary: the only place where exact counts and noise meet. What comes o
 A residual is measured in integers (the noise: ``privacy.noise``; the cost: ``planning.coefficients``).
 From the counts v of the table on τ,
 
-    w = H v + ξ,      H = ⊗_{k∈τ} (n_k I − 11ᵀ) = n_τ C_τ,      ξ independent discrete Gaussians of variance g²,     (1)
+    w = H v + ξ,      H = ⊗_{k∈τ} (n_k I − 11ᵀ) = n_τ C_τ,      ξ independent discrete Gaussians, parameter g²,      (1)
     z = C_τ w / n_τ,                                            post-processing, in floating point.                (2)
 
 H v is exact: n_k v less the sum along axis k, axis after axis, in 64-bit integers. One person with at most c rows moves

@@ -1,7 +1,7 @@
 r"""What a residual costs in privacy, and what its noise does to the tables: the numbers that a plan stands on.
 
 Write n_τ = ∏_{k∈τ} n_k for the cells of a table, and c for the rows that one person may have. Residual τ is measured
-as an array of integers H v + (independent discrete Gaussians of variance g²), where v is the marginal on τ, and
+as an array of integers H v + (independent discrete Gaussians with parameter g²), where v is the marginal on τ, and
 
     H = ⊗_{k∈τ} (n_k I − 11ᵀ) = n_τ C_τ,    so that the residual itself has covariance σ²_τ C_τ with σ²_τ = g²/n_τ².
 
@@ -59,7 +59,7 @@ def exact_cost(shape: Iterable[int], noise: Fraction, contributions: int) -> Fra
     shape
         The sizes n_k of the attributes of the residual.
     noise
-        g², the variance of the discrete Gaussian on each entry; positive.
+        g², the parameter of the discrete Gaussian on each entry; positive.
     contributions
         c, the most rows that one person has.
     """

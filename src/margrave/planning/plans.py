@@ -125,7 +125,7 @@ class Plan(Expectation):
         return _read_only(cell_variances(self.layout, self.variances))
 
     def noise(self, table: int) -> Fraction:
-        """Return g², the exact variance of the discrete Gaussian on each entry of one integer residual."""
+        """Return g², the exact parameter of the discrete Gaussian on each entry of one integer residual."""
         noise = Fraction(float(self.integer_variances[self._checked(table)]))
         if noise <= 0:  # a zero here must never be taken for "no noise needed"
             raise PlanError(

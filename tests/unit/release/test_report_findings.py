@@ -66,7 +66,7 @@ def test_findings_are_those_of_plain_loops(method):
     assert findings.undetermined == 0
     assert findings.unbiased_total == pytest.approx(float(release.table().estimate))
     assert findings.total == pytest.approx(float(release.table().values))
-    assert findings.total_margin == (findings.orders[0].margins and findings.orders[0].margins.median)
+    assert findings.total_margin == pytest.approx(1.959963984540054 * release.table().std_error)
 
 
 def test_the_parts_of_the_budget_add_up_to_the_cost_of_the_measured_tables():
@@ -98,3 +98,9 @@ def test_adaptive_measurements_have_no_margins():
     findings = find(released(adaptive=True))
     assert all(one.margins is None and one.noise is None for one in findings.orders)
     assert findings.total_margin is None
+
+
+def test_the_margin_of_a_total_measured_by_itself_is_a_whole_number():
+    noisy = Measurements.from_marginals(DOMAIN, [((), 40.0, 0.25)], discrete=True)
+    findings = find(reconstruct(noisy, Workload(DOMAIN, [()]), method="mle"))
+    assert findings.total_margin == 1.0

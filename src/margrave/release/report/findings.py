@@ -97,6 +97,8 @@ class Findings:
         How many tables of the workload the measurements do not determine.
     total, unbiased_total
         The number of records by the method of the release, and its unbiased estimate; None where it has none.
+    total_margin
+        The 95 % margin of the unbiased total, that of its interval; None where it has none.
     """
 
     orders: tuple[OrderFindings, ...]
@@ -104,12 +106,7 @@ class Findings:
     undetermined: int
     total: float
     unbiased_total: float | None
-
-    @property
-    def total_margin(self) -> float | None:
-        """The 95 % margin of the unbiased total; None where it has none."""
-        margins = self.orders[0].margins
-        return None if margins is None else margins.median
+    total_margin: float | None
 
 
 def find(release: Release) -> Findings:
@@ -124,12 +121,15 @@ def find(release: Release) -> Findings:
         tables = np.flatnonzero(_answered(release) & (layout.index.order == order))
         share = None if shares is None else float(shares[order])
         orders.append(_summarise(order, share, margins[tables], comparison.taken(tables, known[tables])))
+    total = release.table()
+    interval = total.interval(LEVEL)
     return Findings(
         orders=tuple(orders),
         remainder=remainder,
         undetermined=sum(not known[layout.places[members]] for members in release.workload.positions),
-        total=float(release.table().values),
-        unbiased_total=float(release.estimates.values[layout.places[()]]) if known[layout.places[()]] else None,
+        total=float(total.values),
+        unbiased_total=None if total.estimate is None else float(total.estimate),
+        total_margin=None if interval is None else interval.margin,
     )
 
 
