@@ -1,6 +1,7 @@
 """The house rules that imports must keep: one direction, no cycles, and post-processing that cannot reach the data."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,13 @@ def test_within_data_imports_point_down_too():
             for imported in GRAPH[name]:
                 below = imported.split(".")[1] if imported.startswith("data.") else part
                 assert below == part or floor_of[below] < floor_of[part], f"{name} must not import {imported}"
+
+
+def test_the_list_of_what_a_reviewer_reads_names_files_that_exist():
+    guarantee = (Path(__file__).parents[1] / "docs" / "guarantee.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_]+\.py)?|boundary\.py)`", guarantee)
+    assert {"data/", "privacy/", "mechanisms/", "boundary.py"} <= set(named)
+    assert not [name for name in named if not (PACKAGE / name).exists() and not (PACKAGE.parents[1] / name).exists()]
 
 
 def test_no_module_imports_itself_through_others():

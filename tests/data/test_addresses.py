@@ -25,7 +25,7 @@ def counted(data, **options):
         ("host=db password=hunter2 dbname=x", r"^\(not shown: it may hold a password\) ends in none of \.csv"),
         (
             "host=db PASSWORD = hunter2 dbname=x.csv",
-            r"^there is no file \(not shown: it may hold a password\); see",
+            r"^there is no file \(not shown: it may hold a password\); check",
         ),
         ("postgresql:/me:hunter2@db/x", r"^\(not shown: it may hold a password\) ends in none of"),
         ("postgresql//me:hunter2@db/x.csv", r"^there is no file \(not shown: it may hold a password\)"),

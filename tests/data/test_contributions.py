@@ -95,9 +95,9 @@ def test_the_record_tells_whether_contributions_were_enforced_or_declared(run):
         assert noisy.provenance.contributions_bounded == "enforced"
         assert noisy.provenance.contributions == 2
     assert run(Data(table, privacy_id="person"), privacy_id="person").provenance.contributions_bounded == "enforced"
-    with pytest.raises(DataError, match="privacy_id is given twice, and not the same; give it once"):
+    with pytest.raises(DataError, match="two different values of privacy_id are given; give it once"):
         run(Data(table, privacy_id="person"), privacy_id="name")
-    with pytest.raises(DataError, match="a CodedTable knows no columns but its codes; leave out privacy_id"):
+    with pytest.raises(DataError, match="a CodedTable has only codes and no column of ids; leave out privacy_id"):
         run(CodedTable(SMALL, {"code": [0]}), privacy_id="person")
     with pytest.raises(DataError, match="the table has no column 'persom'; did you mean 'person'"):
         run(table, privacy_id="persom")

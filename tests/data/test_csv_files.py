@@ -118,7 +118,7 @@ def test_files_that_are_something_else(tmp_path):
     path = tmp_path / "people.csv"
     for beginning in (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
         path.write_bytes(beginning + SECRET.encode())
-        refused(path, "^the file '.*' is an Excel file, or an archive, whatever its name says; .* save it as CSV UTF-8")
+        refused(path, "^the file '.*' is an Excel file or an archive, despite its name; .* save it as CSV UTF-8")
     path.write_bytes(TEXT.encode("utf-16"))
     refused(path, r"^the file '.*' is UTF-16; give encoding='utf-16' \(--encoding utf-16\)$")
     path.write_text("PK,a\nx,1\n", encoding="utf-8")
@@ -164,7 +164,7 @@ def test_what_is_wrong_is_told_only_as_far_as_it_is_known(tmp_path):
         ("x.accdb", "is a file of Access; save it as CSV"),
         ("x.feather", "is a file of Arrow data; open it with pyarrow"),
         ("x.zip", "is an archive; unpack it"),
-        ("x.txt", r"does not tell by its ending how its fields are parted; give delimiter=… \(--delimiter\)"),
+        ("x.txt", r"does not say by its ending how fields are separated; give delimiter=… \(--delimiter\)"),
         ("x.db", r"is a database of some kind, and DuckDB files end in \.duckdb: if it is one, let its name end so"),
         ("x.unheard", r"ends in none of \.csv, \.tsv, .* save it as one of these, or open it with DuckDB"),
     ],

@@ -32,9 +32,13 @@ def counted(data, domain=DOMAIN, **options):
 @pytest.mark.parametrize(
     ("source", "options", "text"),
     [
-        ([1, 2], {}, "^a list is no table; give a path, a postgresql:// URL, a pandas, Polars or PySpark frame, Arrow"),
-        (None, {}, "^a NoneType is no table"),
-        (b"people.csv", {}, "^a bytes is no table"),
+        (
+            [1, 2],
+            {},
+            "^a list is not a table; give a path, a postgresql:// URL, a pandas, Polars or PySpark frame, Arrow",
+        ),
+        (None, {}, "^a NoneType is not a table"),
+        (b"people.csv", {}, "^a bytes is not a table"),
         ("https://example.org/people.csv", {}, "^a URL that begins with https:// cannot be opened; give a file, a"),
         ("s3://u:secret@bucket/x.parquet", {}, "^a URL that begins with s3:// cannot be opened"),
         ("people.csv", {"table": "t"}, r"^a file is one table; leave out table \(--table\) and query \(--query\)$"),
@@ -66,11 +70,15 @@ def counted(data, domain=DOMAIN, **options):
         (
             "x.csv",
             {"delimiter": ""},
-            r"^delimiter \(--delimiter\) is ''; give one character that is no letter, digit or",
+            r"^delimiter \(--delimiter\) is ''; give one character other than a letter, digit or",
         ),
         ("x.csv", {"delimiter": "ab"}, r"^delimiter \(--delimiter\) is 'ab'; give one character"),
-        ("x.csv", {"delimiter": "x"}, "give one character that is no letter, digit or quotation mark, such as ';' or"),
-        ("x.csv", {"delimiter": '"'}, "give one character that is no letter"),
+        (
+            "x.csv",
+            {"delimiter": "x"},
+            "give one character other than a letter, digit or quotation mark, such as ';' or",
+        ),
+        ("x.csv", {"delimiter": '"'}, "give one character other than a letter"),
         ("x.csv", {"delimiter": 3}, r"^delimiter \(--delimiter\) is 3"),
         ("x.csv", {"encoding": "latin-11"}, r"^no encoding 'latin-11' \(--encoding\) is known; give one such as utf-8"),
         ("x.csv", {"encoding": "rot13"}, r"^no encoding 'rot13' \(--encoding\) is known"),
@@ -87,7 +95,7 @@ def counted(data, domain=DOMAIN, **options):
             r"^'x\.db' is a database of some kind, and DuckDB files end in \.duckdb: if it is one",
         ),
         ("x.xlsx", {"query": "t"}, r"^'x\.xlsx' is a spreadsheet; save it as CSV \(UTF-8\) there and give that file$"),
-        ("x.txt", {"encoding": "utf-16"}, r"^'x\.txt' does not tell by its ending how its fields are parted; give"),
+        ("x.txt", {"encoding": "utf-16"}, r"^'x\.txt' does not say by its ending how fields are separated; give"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_at_once(source, options, text):

@@ -38,7 +38,7 @@ def test_the_total_of_a_table_that_drops_nothing(on_engine):
 
 def test_an_empty_table_counts_to_zero(on_engine, engine_and_way):
     if engine_and_way[0].startswith("json"):
-        with pytest.raises(DataError, match="the file holds no object, so that nobody knows its columns"):
+        with pytest.raises(DataError, match="the file contains no object, so its columns are unknown"):
             open_source(on_engine([]), DOMAIN, contributions=1).count(layout_of(FAMILIES[0]))
         return
     layout = layout_of(FAMILIES[0])

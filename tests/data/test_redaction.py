@@ -312,7 +312,7 @@ def test_a_database_file_that_is_none_or_is_open(tmp_path):
 def test_a_missing_file(tmp_path):
     for name in ("none.csv", "none.parquet", "none*.json", "none.csv.gz"):
         assert_fails(
-            tmp_path / name, "^there is no file '.*'; see that the path is right, and from which folder", tmp_path
+            tmp_path / name, "^there is no file '.*'; check the path, and the folder that it starts from", tmp_path
         )
     assert_fails(Data(tmp_path / "none.duckdb", table="t"), "^there is no file", tmp_path)
     (tmp_path / "table.table").write_text("x")

@@ -681,7 +681,7 @@ class Frame:
 @every_mechanism
 @pytest.mark.parametrize("source", [Frame(), [1, 2], None], ids=["frame", "list", "None"])
 def test_what_is_no_source_is_refused_without_a_look_inside(run, source):
-    with pytest.raises(DataError, match=r"is no table; give a path, .* or a CodedTable") as caught:
+    with pytest.raises(DataError, match=r"is not a table; give a path, .* or a CodedTable") as caught:
         run(source)
     assert "123457" not in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""What an object is, told by its type alone, and how the table behind it is opened; no library is loaded for others."""
+"""What an object is, by its type alone, and how the table behind it is opened; only its own library is loaded."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def kind_of(source: object) -> str:
             return known
     if hasattr(type(source), "__arrow_c_stream__"):
         return "Arrow stream"
-    raise DataError(f"a {type(source).__name__} is no table; give {_SUITABLE}")
+    raise DataError(f"a {type(source).__name__} is not a table; give {_SUITABLE}")
 
 
 def _kind_of_name(name: str | bytes) -> str:
@@ -135,9 +135,9 @@ def require_columns(
     columns
         The columns that are needed.
     privacy_id, counts
-        Two more, if given; whatever they are called, the domain has no word in it.
+        Two more, if given; these names need not be in the domain.
     for_custodian
-        Whether the message goes to nobody but the custodian of the table, as all that is shown beside it.
+        Whether only the custodian of the table sees the message.
     """
     remedies = dict.fromkeys(columns, "name its columns as the domain does")
     if counts is not None:
@@ -151,7 +151,7 @@ def require_columns(
 
 
 def require_ids(engine: Engine, privacy_id: str) -> None:
-    """Raise `DataError` if a table has ids of which the engine takes some that differ for equal, or hands over others.
+    """Raise `DataError` if the engine takes ids for equal that differ, or changes ids when it returns them.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def require_ids(engine: Engine, privacy_id: str) -> None:
 
 
 def _hint(name: str, known: tuple[str, ...]) -> str:
-    """Return which name may be meant, if one differs in nothing but case, blanks, signs and Unicode form."""
+    """Return which name may be meant, if one differs only in case, blanks, signs and Unicode form."""
     alike = [other for other in known if _plain(other) == _plain(name)]
     return suggestion(name, alike) or (f"; did you mean {alike[0]!r}?" if alike else "")
 

@@ -23,7 +23,7 @@ __all__ = ["Data", "Source", "TableSource", "is_source", "open_source"]
 
 
 class Source(Protocol):
-    """Whatever can count a private table; the boundary asks for counts and for nothing else."""
+    """Anything that can count a private table; the boundary asks only for counts."""
 
     domain: Domain
 
@@ -118,7 +118,7 @@ class TableSource:
     def _push(
         self, engine: Engine, layout: Layout, choice: Choice | None, progress: Callable[[int, int], None]
     ) -> Integers | None:
-        """Have the engine count; None where it must not, and nobody insists."""
+        """Have the engine count; None where it must not and counting is left to us."""
         from margrave.data.counting.pushdown import PushDown
 
         pushing = PushDown(engine, self.domain, layout, choice)
@@ -130,7 +130,7 @@ class TableSource:
 
 
 def is_source(data: object) -> bool:
-    """Tell whether something counts by itself, as a CodedTable does."""
+    """Return whether something counts by itself, as a CodedTable does."""
     # A frame with a column of that name has a ``domain`` too.
     return callable(getattr(data, "count", None)) and isinstance(getattr(data, "domain", None), Domain)
 
@@ -141,7 +141,7 @@ def open_source(data: object, domain: Domain, *, contributions: int, privacy_id:
     Parameters
     ----------
     data
-        A `Data`, or whatever it is made from, or something that counts by itself.
+        A `Data`, anything that a `Data` is made from, or something that counts by itself.
     domain
         The declared domain.
     contributions
@@ -151,7 +151,7 @@ def open_source(data: object, domain: Domain, *, contributions: int, privacy_id:
     """
     if is_source(data):
         if privacy_id is not None:
-            raise DataError(f"a {type(data).__name__} knows no columns but its codes; leave out privacy_id")
+            raise DataError(f"a {type(data).__name__} has only codes and no column of ids; leave out privacy_id")
         if isinstance(data, TableSource) and data.contributions != contributions:
             raise DataError(
                 f"the table was opened for {data.contributions} rows of one person and is to be measured for "
@@ -161,7 +161,7 @@ def open_source(data: object, domain: Domain, *, contributions: int, privacy_id:
     described = data if isinstance(data, Data) else Data(data, privacy_id=privacy_id)
     if privacy_id is not None and described.privacy_id != privacy_id:
         if described.privacy_id is not None:
-            raise DataError("privacy_id is given twice, and not the same; give it once")
+            raise DataError("two different values of privacy_id are given; give it once")
         described = _with_id(described, privacy_id)
     if described.counts is not None and described.counts in domain:
         raise DataError(f"column {described.counts!r} is an attribute of the domain and cannot hold the counts too")

@@ -65,7 +65,7 @@ def _codes_of(domain: Domain, name: str, columns: Mapping[str, ArrayLike]) -> ND
 def _array(column: ArrayLike) -> NDArray[np.generic] | None:
     """Return the column as an array, or None.
 
-    Whatever the error, its text may tell the number of rows or a value, so it goes no further.
+    The text of an error may contain the number of rows or a value, so it is not shown.
     """
     try:
         return np.asarray(column)

@@ -25,7 +25,7 @@ Kind = nw.dtypes.DType | type[nw.dtypes.DType]
 
 # The mark of a value of another kind than the attribute declares.
 WRONG = -4
-# Each row is compared with one value after the other: beyond so many it is less work to fetch it.
+# Each row is compared with one value after the other: with more of them it is less work to fetch it.
 _MOST_VALUES = 1000
 # Of wider types not every engine compares all values exactly.
 _LARGEST_NUMBER = 2**63 - 1

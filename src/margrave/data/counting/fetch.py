@@ -125,7 +125,7 @@ def _as_batch(rows: Rows, names: Mapping[int, str]) -> pa.RecordBatch:
 
 def _coded(engine: Engine, coder: RowCoder, attributes: int) -> Iterator[Rows]:
     """Yield the rows of a table as codes, read ahead where the engine lets another thread read."""
-    # Also where nothing but the number of rows is asked for, some column has to be read.
+    # Some column has to be read even where only the number of rows is counted.
     read = engine.batches(coder.columns or engine.names[:1])
     largest = chunk_rows(attributes, 1)
     with ThreadPoolExecutor(thread_count()) as threads:
@@ -176,7 +176,7 @@ def read_ahead(items: Iterator[T]) -> Iterator[T]:
                 if stop.is_set():
                     break
             put(True, None)
-        except BaseException as error:  # whatever it is, it belongs to the thread that waits
+        except BaseException as error:  # any error belongs to the thread that waits
             put(True, error)
 
     thread = Thread(target=work, name="margrave reader", daemon=True)

@@ -26,15 +26,15 @@ from margrave.data.persons.ids import missing_id
 from margrave.domain import Domain
 from margrave.domain.values.numbers import OUTSIDE
 
-# Columns get names of ours, so that whatever those of the table are called, no two are the same.
+# Columns get names of ours, so that they never clash with those of the table.
 _CODE, _FOUND = "margrave_code_{}", "margrave_found_{}"
-# Beyond either, fetching the rows once is less work than so many queries, or than so many groups that come back.
+# With more queries, or more groups in their results, fetching the rows once is less work.
 _MOST_QUERIES = 1000
 _MOST_CELLS = 10**7
 
 
 def pays(engine: Engine, layout: Layout) -> bool:
-    """Tell, from the engine and from public sizes alone, whether the engine should count if it can."""
+    """Return, by the engine and public sizes alone, whether the engine should count if it can."""
     outer = layout.sets[layout.outer :]
     cells = sum(prod(layout.sizes[k] for k in members) for members in outer)
     return engine.remote and len(outer) <= _MOST_QUERIES and cells <= _MOST_CELLS
@@ -55,7 +55,7 @@ class PushDown:
     Attributes
     ----------
     refusal
-        Why the engine must not count this table, told from the types of its columns; empty if it may.
+        Why the engine must not count this table, by the types of its columns; empty if it may.
     """
 
     def __init__(self, engine: Engine, domain: Domain, layout: Layout, choice: Choice | None = None) -> None:
@@ -154,7 +154,7 @@ class PushDown:
         marks = [(k, mark) for k, key in self._keys.items() for mark in key.errors]
         asked = [nw.col(_CODE.format(k)) == mark for k, mark in marks]
         if self._privacy_id is not None:
-            asked.append(_nobodys(self._schema[self._privacy_id]))
+            asked.append(_without_id(self._schema[self._privacy_id]))
         found = self._any(rows, asked)
         if self._privacy_id is not None and found[-1]:
             raise missing_id(self._privacy_id)
@@ -185,7 +185,7 @@ class PushDown:
         np.add.at(table, tuple(found[kept] for found in codes), counts[kept])
 
 
-def _nobodys(kind: Kind) -> nw.Expr:
+def _without_id(kind: Kind) -> nw.Expr:
     """Whether a row has no id, given the type of ids."""
     person = nw.col(PERSON)
     return person.is_null() | person.is_nan() if kind.is_float() else person.is_null()

@@ -18,7 +18,7 @@ from margrave.data.persons.ids import canonical_ids, missing_id, plain_ids
 from margrave.domain import Domain
 from margrave.errors import DataError
 
-# More than any table has rows, and few enough that sums of counts stay within 64 bits.
+# Larger than the number of rows of any table, and small enough that sums of counts fit in 64 bits.
 _LARGEST_COUNT = 2**36
 
 
@@ -155,7 +155,7 @@ def whole_counts(column: pa.Array, name: str, untyped: bool) -> Integers:
     if counts is None or column.null_count or (counts.size and not 0 <= int(counts.min()) <= int(counts.max())):
         raise DataError(f"column {name!r} is not made of whole numbers of at least 0; give one count a row")
     if counts.size and int(counts.max()) > _LARGEST_COUNT:
-        raise DataError(f"column {name!r} has counts above 2³⁶, more than any table has rows; see that it holds counts")
+        raise DataError(f"column {name!r} has counts above 2³⁶, more than any table has rows; check the column")
     return counts
 
 

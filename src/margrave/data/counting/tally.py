@@ -28,12 +28,12 @@ Cells = NDArray[np.integer[Any]]
 
 # Rows that are encoded at once: their cell numbers stay in the first cache.
 _BLOCK = 4096
-# Chunks of rows are cut so that their codes take no more than so many bytes.
+# The most bytes that the codes of a chunk of rows take.
 _CHUNK_BYTES = 2**24
 _FEWEST_ROWS, _MOST_ROWS = 2**14, 2**20
-# A wide table of so many 64-bit counts stays in the second cache of a core.
+# The most cells of a wide table: its 64-bit counts stay in the second cache of a core.
 MOST_CELLS = 2**16
-# Finding wide tables takes time in proportion to tables × attributes × wide tables: beyond this, more than it saves.
+# Finding wide tables takes time in proportion to tables × attributes × wide tables: above this, more than it saves.
 _MOST_INCIDENCES = 2**18
 # What all wide tables together may take, in cells: 128 MB, or as much more as the tables themselves.
 _ROOM = 2**24
@@ -213,7 +213,7 @@ class Wide:
 
 
 def cover(sizes: Sequence[int], sets: Sequence[AttributeSet], *, most_cells: int = MOST_CELLS) -> tuple[Wide, ...]:
-    """Return tables of at most so many cells that hold every given table exactly once; a larger one holds itself.
+    """Return tables of at most ``most_cells`` cells that hold every given table once; a larger one holds itself.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ from margrave.data.persons.ids import FOLDED
 from margrave.data.redaction import split_url
 from margrave.errors import DataError
 
-# Back ends of Ibis that run inside this process: fetching their rows costs nothing but time.
+# Back ends of Ibis that run inside this process: fetching their rows costs only time.
 _IN_PROCESS = ("polars", "datafusion", "sqlite", "chdb")
 # Which of some columns are text (25) or varchar (1043), of a collation that takes no two texts for equal. No row is
 # read: the columns of an outer join with nothing have their types all the same.
@@ -194,10 +194,10 @@ class PostgresEngine(IbisEngine):
         query = f"SELECT {', '.join([*names, f'count(*) AS {COUNT}'])} FROM ({kept}) AS margrave_kept"
         schema = pa.schema([(name, pa.int64()) for name in [*names, COUNT]])
         batches = self._read(f"{query} GROUP BY GROUPING SETS ({grouping})", schema)
-        yield from _parted(pa.Table.from_batches(batches, schema=schema), names, sets)
+        yield from _split(pa.Table.from_batches(batches, schema=schema), names, sets)
 
 
-def _parted(groups: pa.Table, names: Sequence[str], sets: Sequence[Sequence[str]]) -> Iterator[pa.Table]:
+def _split(groups: pa.Table, names: Sequence[str], sets: Sequence[Sequence[str]]) -> Iterator[pa.Table]:
     """Yield the groups of each set; codes are never null, so that those of other sets tell which set it is."""
     there = [groups.column(name).is_valid().to_numpy() for name in names]
     patterns = np.packbits(np.array(there, dtype=np.bool_).reshape(len(names), groups.num_rows), axis=0)
@@ -270,7 +270,7 @@ def _silenced() -> Iterator[None]:
     """Keep what PySpark says of failed queries off the screen."""
     try:
         from pyspark.logger import PySparkLogger
-    except ImportError:  # before PySpark 4 there is none
+    except ImportError:  # PySpark 3 has none
         yield
         return
 

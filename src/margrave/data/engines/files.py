@@ -1,7 +1,7 @@
 """Tables in files: CSV, TSV, Parquet and JSON, plain or compressed, one file or many by a pattern.
 
-Nothing is guessed from the rows. The ending of the name tells the format. Files of CSV and JSON are read as texts,
-which the encoder compares by the declared domain; a CSV file has a header, commas (tabs in TSV) unless told otherwise,
+Nothing is guessed from the rows. The ending of the name gives the format. Files of CSV and JSON are read as texts,
+which the encoder compares by the declared domain; a CSV file has a header, commas (tabs in TSV) by default,
 and double quotes, and an empty field is a missing value. Parquet has types of its own.
 
 DuckDB reads the rows. The header and the encoding of CSV files are read here, and so is what is wrong with a file that
@@ -31,7 +31,7 @@ from margrave.data.engines.queries import duckdb_select
 from margrave.data.redaction import shown
 from margrave.errors import DataError, suggestion
 
-# DuckDB refuses longer lines unless told otherwise; a field with an essay in it is no reason to fail.
+# DuckDB refuses longer lines by default; a field may hold a long text.
 _LONGEST_LINE = 2**24
 _PIECE = 2**20
 _MOST_TABLES = 50
@@ -74,9 +74,7 @@ def _files(name: str) -> list[str]:
     found = [name] if Path(name).exists() or not has_magic(name) else sorted(glob(name, recursive=True))  # noqa: PTH207 - may be absolute
     files = [file for file in found if Path(file).is_file()]
     if not files:
-        raise DataError(
-            f"there is no file {shown(name)}; see that the path is right, and from which folder it is meant"
-        )
+        raise DataError(f"there is no file {shown(name)}; check the path, and the folder that it starts from")
     for file in files:
         if not os.access(file, os.R_OK):
             raise DataError(f"the file {file!r} may not be read; request permission to read it")
@@ -169,7 +167,7 @@ def _json_relation(files: Sequence[str], stack: ExitStack) -> Any:  # noqa: ANN4
     keys = objects.query("margrave_objects", "SELECT DISTINCT unnest(json_keys(json)) AS name FROM margrave_objects")
     names = sorted(name for (name,) in keys.fetchall())
     if not names:
-        raise DataError("the file holds no object, so that nobody knows its columns; give one with rows")
+        raise DataError("the file contains no object, so its columns are unknown; give one with rows")
     _check_case(names)
     columns = ", ".join(f"{text(name)}: 'VARCHAR'" for name in names)
     return _relation("read_json", files, f"format = 'auto', records = true, columns = {{{columns}}}", stack)
@@ -184,14 +182,14 @@ def _check_case(names: Sequence[str]) -> None:
 def _relation(function: str, files: Sequence[str], options: str, stack: ExitStack) -> Any:  # noqa: ANN401 - a relation
     """Return what a function of DuckDB reads from files."""
     connection = stack.enter_context(connect(files=files))
-    # The names are taken as they are: an asterisk in one that exists is no pattern.
+    # Names are taken literally: an asterisk in the name of a file that exists is not a pattern.
     paths = ", ".join(text(escape(file)) for file in files)
-    # The name of a folder is no value, whatever form it has, and must not take the place of one in the file.
+    # The name of a folder is never a value and must not replace one in the file.
     return connection.sql(f"SELECT * FROM {function}([{paths}], {options}, hive_partitioning = false)")
 
 
 def _check_whole(file: str) -> None:
-    """Unpack a compressed file to its end: DuckDB takes some that were cut short for shorter ones."""
+    """Unpack a compressed file to its end: DuckDB reads some truncated files without an error."""
     packing = COMPRESSED.get(Path(file).suffix.lower())
     if packing is not None:
         with pa.OSFile(file) as packed, pa.CompressedInputStream(packed, packing) as unpacked:
@@ -227,7 +225,7 @@ def open_database(path: str | os.PathLike[str], table: str | None, query: str | 
 
 
 def _table_of(connection: Any, table: str, file: str) -> Any:  # noqa: ANN401 - their classes move between versions
-    """Return a table of a DuckDB file; if there is none of that name, say which there are, since names are no rows."""
+    """Return a table of a DuckDB file; if it does not exist, list those that do: names are not rows."""
     import duckdb
 
     try:
@@ -265,7 +263,7 @@ def _read_header(file: str, text_format: TextFormat) -> list[str]:
     if not names or not all(names):
         raise DataError(f"the file {file!r} has no header, or one with an empty name; give every column a name there")
     if len(names) == 1 and text_format.delimiter is None:
-        _check_parted(file, names[0], text_format.delimiter_of(file))
+        _check_separated(file, names[0], text_format.delimiter_of(file))
     return names
 
 
@@ -275,15 +273,15 @@ def _check_beginning(file: str, text_format: TextFormat) -> None:
         beginning = bytes(stream.read(4))
     if beginning in _EXCEL:
         raise DataError(
-            f"the file {file!r} is an Excel file, or an archive, whatever its name says; open it in Excel, save it as "
+            f"the file {file!r} is an Excel file or an archive, despite its name; open it in Excel, save it as "
             "CSV UTF-8, and give that file"
         )
     if beginning[:2] in _UTF_16 and text_format.encoding is None:
         raise DataError(f"the file {file!r} is UTF-16; give encoding='utf-16' (--encoding utf-16)")
 
 
-def _check_parted(file: str, header: str, delimiter: str) -> None:
-    """Refuse a header that is one name, but with marks in it that part names in other files."""
+def _check_separated(file: str, header: str, delimiter: str) -> None:
+    """Refuse a header that is one name with marks in it that separate names in other files."""
     for mark, spoken in _MARKS.items():
         if mark in header:
             typed = _AS_TYPED.get(mark, mark)
@@ -294,7 +292,7 @@ def _check_parted(file: str, header: str, delimiter: str) -> None:
 
 
 def _wrong_encoding(file: str, text_format: TextFormat) -> DataError:
-    """Return the error that says that the bytes of a file are no text in its encoding."""
+    """Return the error for a file whose bytes are not text in its encoding."""
     if text_format.encoding is None:
         return DataError(
             f"the file {file!r} is not UTF-8; give encoding=… (--encoding windows-1252 is usual for files of older "
@@ -351,7 +349,7 @@ def _copied(file: str, copy: Path, text_format: TextFormat) -> str:
 
 
 def fault_of(files: Sequence[str], text_format: TextFormat) -> DataError | None:
-    """Return what is wrong with CSV files that could not be read, as far as it can be told without a field of them."""
+    """Return what is wrong with CSV files that could not be read, as far as it can be said without a field of them."""
     for file in files:
         try:
             fault = _fault_of_one(file, text_format)

@@ -1,4 +1,4 @@
-"""Formats of files, told by the ending of the name alone, and how the text in a CSV file is written.
+"""Formats of files, by the ending of the name alone, and how the text in a CSV file is written.
 
 Nothing is opened here, and nothing heavy is loaded: a description of a table is checked by it before anything is read.
 """
@@ -12,7 +12,7 @@ from margrave.data.redaction import shown
 from margrave.errors import DataError
 
 SEPARATED = {".csv": ",", ".tsv": "\t"}
-# What stands in these nobody can tell by the name: with a delimiter they are read as CSV files are.
+# The name does not say what these contain: with a delimiter they are read as CSV files.
 PLAIN = (".txt", ".dat")
 JSON = (".json", ".ndjson", ".jsonl")
 PARQUET = (".parquet", ".pq")
@@ -32,7 +32,7 @@ _FOREIGN = {
     (".mdb", ".accdb"): f"is a file of Access; {_AS_CSV}, a table at a time",
     (".feather", ".arrow", ".ipc"): "is a file of Arrow data; open it with pyarrow and give the table or the dataset",
     (".zip", ".7z", ".rar"): "is an archive; unpack it and give the file that was in it",
-    PLAIN: "does not tell by its ending how its fields are parted; give delimiter=… (--delimiter), as in ';' or 'tab'",
+    PLAIN: "does not say by its ending how fields are separated; give delimiter=… (--delimiter), as in ';' or 'tab'",
     (".db", ".sqlite", ".sqlite3"): (
         "is a database of some kind, and DuckDB files end in .duckdb: if it is one, let its name end so; a SQLite file "
         "is opened with Ibis or DuckDB, and its table given"
@@ -90,8 +90,8 @@ def _checked_delimiter(delimiter: object) -> str:
         or 0xD800 <= ord(delimiter) < 0xE000  # half a character
     ):
         raise DataError(
-            f"delimiter (--delimiter) is {delimiter!r}; give one character that is no letter, digit or quotation mark, "
-            "such as ';' or '|', or 'tab'"
+            f"delimiter (--delimiter) is {delimiter!r}; give one character other than a letter, digit or quotation "
+            "mark, such as ';' or '|', or 'tab'"
         )
     return delimiter
 

@@ -1,7 +1,7 @@
 """Queries read, and do nothing else: one SELECT, by the parser of the engine that will run it.
 
-A query is text from a job file. It must not change the database, write a file or read one that nobody named. Two walls
-see to it, and neither relies on reading the text here:
+A query is text from a job file. It must not change the database, write a file or read one that was not given. Two
+checks ensure it, and neither relies on reading the text here:
 
 - *One SELECT.* The engine's own parser must find exactly one statement, and it must be one that can stand in a FROM
   clause: a SELECT, with or without WITH. This refuses COMMIT, COPY, SET, ATTACH and all that follows a semicolon.
@@ -9,7 +9,7 @@ see to it, and neither relies on reading the text here:
   transaction that is rolled back, on DuckDB in a file opened for reading, without access to other files and with its
   configuration locked (`margrave.data.embedded_duckdb`).
 
-What the second wall does not stop is in docs/guarantee.md: functions of a PostgreSQL server that act outside of its
+What the second check does not stop is in docs/guarantee.md: functions of a PostgreSQL server that act outside of its
 database, for roles that may call them.
 """
 
@@ -36,7 +36,7 @@ _TYPE_NAMES = """
 
 
 def duckdb_select(query: str) -> duckdb.Statement:
-    """Return the only statement of a query to DuckDB; raise `DataError` if there are others or if it is no SELECT.
+    """Return the only statement of a query to DuckDB; raise `DataError` if there are others or if it is not a SELECT.
 
     Parameters
     ----------
