@@ -187,6 +187,6 @@ def test_importing_the_package_loads_nothing_heavy():
 
 def test_every_public_name_is_documented_and_there_are_few():
     public = [name for name in margrave.__all__ if not name.startswith("_")]
-    assert len(public) <= 25
+    assert len(public) <= 30
     for name in public:
         assert getattr(margrave, name).__doc__, name

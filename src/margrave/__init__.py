@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from margrave.planning.plans import Plan, budget_for_margin, plan
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
+    from margrave.release.export import export
+    from margrave.release.publication import Publication
     from margrave.release.reconstruct import reconstruct
     from margrave.release.release import Release
+    from margrave.release.report.page import write_report
+    from margrave.release.store.inspection import verify
     from margrave.release.store.loading import load
 
     __version__: str
@@ -36,10 +40,13 @@ __all__ = [
     "MargraveError",
     "Measurements",
     "Plan",
+    "Publication",
     "Release",
     "Workload",
     "__version__",
     "budget_for_margin",
+    "draft_domain",
+    "export",
     "gaussian_marginals",
     "load",
     "measure",
@@ -48,6 +55,9 @@ __all__ = [
     "reconstruct",
     "residual_planner",
     "scalable_mwem",
+    "validate",
+    "verify",
+    "write_report",
 ]
 
 # What needs the compiled loops is imported when it is first used: the command line must answer at once.
@@ -60,8 +70,11 @@ _LATE = {
     "Ledger": "margrave.privacy.ledger",
     "Measurements": "margrave.measurements",
     "Plan": "margrave.planning.plans",
+    "Publication": "margrave.release.publication",
     "Release": "margrave.release.release",
     "budget_for_margin": "margrave.planning.plans",
+    "draft_domain": "margrave.data.custodian.draft",
+    "export": "margrave.release.export",
     "gaussian_marginals": "margrave.mechanisms.gaussian_marginals",
     "load": "margrave.release.store.loading",
     "measure": "margrave.mechanisms.residual_planner",
@@ -69,6 +82,9 @@ _LATE = {
     "reconstruct": "margrave.release.reconstruct",
     "residual_planner": "margrave.mechanisms.residual_planner",
     "scalable_mwem": "margrave.mechanisms.scalable_mwem",
+    "validate": "margrave.data.custodian.validation",
+    "verify": "margrave.release.store.inspection",
+    "write_report": "margrave.release.report.page",
 }
 
 

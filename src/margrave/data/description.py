@@ -138,3 +138,8 @@ class Data:
     def __repr__(self) -> str:
         # Neither the address with its password nor any row.
         return f"Data({kind_of(self.source)})"
+
+
+def described(source: object) -> Data:
+    """Return the description of a private table: a `Data` as it is, or one made from a path, a frame or a URL."""
+    return source if isinstance(source, Data) else Data(source)

@@ -24,6 +24,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,8 @@ from margrave.measurements.entries import Names, Observation, marginal, observat
 from margrave.measurements.noise import Gaussian, Laplace, Loss, checked_positive, real_array
 from margrave.measurements.provenance import Provenance
 
+# The name of the file in the folder of a release.
+_IN_RELEASE = "measurements.npz"
 _KIND, _SCHEMA = "measurements", 1
 # How far numbers of one file that belong together may be apart, relative to each other.
 _ROUNDING = 1e-9
@@ -293,11 +296,39 @@ class Measurements:
         write_archive(path, header, arrays)
 
     @classmethod
+    def read_tables(
+        cls, paths: Iterable[str | os.PathLike[str]], domain: Domain, *, variance: float | None = None
+    ) -> Measurements:
+        """Read noisy tables that were made elsewhere, from CSV or Parquet files.
+
+        A file holds one table: a column for each attribute, with the categories as text, a column ``count`` and perhaps
+        a column ``variance``. Every cell is in it exactly once.
+
+        Parameters
+        ----------
+        paths
+            The files.
+        domain
+            The domain of the tables.
+        variance
+            The variance of the noise of every cell, for files without such a column.
+        """
+        from margrave.measurements.noisy_tables import read_noisy_tables
+
+        return cls.from_marginals(domain, read_noisy_tables(paths, domain, variance))
+
+    @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Measurements:
-        """Read measurements from a file that `save` has written.
+        """Read measurements from a file that `save` has written, or from the folder of a release.
 
         The file may come from anybody: nothing in it is executed, and its sizes are checked before memory is taken.
+
+        Parameters
+        ----------
+        path
+            The file or the folder.
         """
+        path = Path(path) / _IN_RELEASE if Path(path).is_dir() else path
         with open_archive(path, _KIND, _SCHEMA) as archive:
             try:
                 return _loaded(archive)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from margrave.data.custodian.profile import Profile
-from margrave.data.description import Data
+from margrave.data.description import Data, described
 from margrave.data.opening import kind_of, opened, require_columns
 from margrave.data.redaction import quietly
 from margrave.domain import Attribute, Domain, Label
@@ -95,17 +95,20 @@ class Draft:
     odd: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def draft_domain(data: Data, columns: Sequence[str] | None = None) -> Draft:
+def draft_domain(data: object, columns: Sequence[str] | None = None) -> Draft:
     """Draft a domain from a table: labels for columns of few values, cuts at round numbers for numbers.
+
+    The draft is PRIVATE until a person has reviewed it, and no mechanism accepts it before.
 
     Parameters
     ----------
     data
-        The private table; its privacy id is left out of the draft.
+        The private table: a `Data` or what it is made from. Its privacy id is left out of the draft.
     columns
         The columns to look at; all if None.
     """
-    return quietly(lambda: _draft(data, columns), f"the {kind_of(data.source)}")
+    table = described(data)
+    return quietly(lambda: _draft(table, columns), f"the {kind_of(table.source)}")
 
 
 def _draft(data: Data, columns: Sequence[str] | None) -> Draft:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Any
 from unicodedata import normalize
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from margrave.data.description import Data
+from margrave.data.description import Data, described
 from margrave.data.encoding.encoder import Encoder
 from margrave.data.engines.engine import Engine
 from margrave.data.opening import kind_of, opened, require_columns, require_ids
@@ -86,18 +87,45 @@ class Fit:
         """Whether the table can be counted by the domain, and its rows limited by the privacy id."""
         return not any(fit.problem for fit in self.attributes) and not (self.persons and self.persons.problem)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values that JSON can hold; PRIVATE like the fit itself."""
+        plain: dict[str, Any] = {"warning": NOT_FOR_PUBLICATION, "fits": self.fits, "dropped": self.dropped}
+        plain["attributes"] = [
+            {
+                "name": one.attribute.name,
+                "present": one.present,
+                "outside": one.outside,
+                "outside_to": one.attribute.other,
+                "outside_dropped": one.attribute.outside == "drop",
+                "examples": list(one.examples),
+                "missing": one.missing,
+                "missing_to": one.attribute.missing,
+                "empty": list(one.empty),
+                "problem": one.problem,
+            }
+            for one in self.attributes
+        ]
+        if self.persons is not None:
+            persons = self.persons
+            lost = {str(most): share for most, share in persons.lost.items()}
+            counts = {"rows": persons.rows, "most": persons.most, "nobody": persons.without_id}
+            plain["persons"] = {**counts, "lost": lost}
+        return plain
 
-def validate(data: Data, domain: Domain) -> Fit:
-    """Return how a table fits a domain.
+
+def validate(data: object, domain: Domain) -> Fit:
+    """Return how a table fits a domain: PRIVATE, for the custodian of the table only.
 
     Parameters
     ----------
     data
-        The private table; where it has a privacy id, the rows of persons are counted too.
+        The private table: a `Data` or what it is made from. Where it has a privacy id, the rows of persons are counted
+        too.
     domain
         The declared domain.
     """
-    return quietly(lambda: _validate(data, domain), f"the {kind_of(data.source)}")
+    table = described(data)
+    return quietly(lambda: _validate(table, domain), f"the {kind_of(table.source)}")
 
 
 def _validate(data: Data, domain: Domain) -> Fit:

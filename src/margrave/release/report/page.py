@@ -23,12 +23,14 @@ from margrave.release.release import Release
 from margrave.release.report import charts, statements
 from margrave.release.report.embedding import Embedding, as_script, embed
 from margrave.release.report.findings import Findings, OrderFindings, find
-from margrave.release.store.documents import require_outside
+from margrave.release.store.documents import replace_document, require_outside
+from margrave.release.store.loading import load
 from margrave.release.table import Table
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+NAME = "report.html"
 MOST_BYTES = 2_000_000
 _TITLE = "Cross-tabulations of a private table"
 _MOST_LABELS = 24
@@ -65,7 +67,7 @@ def write_report(
 ) -> None:
     """Write the page of `report` to a file, which is replaced as a whole or, on failure, left as it was.
 
-    The file must not lie in the folder of a release: `store.documents.replace_document` puts a report there.
+    The file must not be in the folder of a release: `renew_report` writes it there.
 
     Parameters
     ----------
@@ -84,6 +86,20 @@ def write_report(
             stream.write(text.encode())
     except OSError as error:
         raise ReleaseError(f"{file} cannot be written ({error.strerror}); name another file") from error
+
+
+def renew_report(folder: str | os.PathLike[str], *, title: str | None = None) -> Path:
+    """Write the report of a saved release into its folder again, and return its path.
+
+    Parameters
+    ----------
+    folder
+        A folder that `Release.save` has written.
+    title
+        As for `report`.
+    """
+    replace_document(folder, NAME, report(load(folder), title=title))
+    return Path(folder) / NAME
 
 
 def _check_request(release: object, title: object, most_bytes: object) -> None:
