@@ -1,4 +1,4 @@
-"""Write docs/cli.md, the help of every command; ``make docs`` runs it, and a test checks that the page is current."""
+"""Write docs/cli.md, the keys of job files and the help of every command; ``make docs`` runs it, and a test checks that the page is current."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 import typer
 
 from margrave.cli.app import app
+from margrave.cli.job import all_options
 
 PAGE = Path(__file__).parent / "cli.md"
 _INTRODUCTION = """# The command line
 
 Written by `make docs`. Exit codes: 0 success, 2 wrong input, 3 budget refused, 130 interrupted, 1 anything else.
 From the moment that `release` charges the budget, Ctrl-C and SIGTERM wait until what was paid for is on disk; the message
-then names the command that goes on. A second Ctrl-C ends at once, and says what is lost.
+then names the command that continues. A second Ctrl-C ends at once, and says what is lost.
 `margrave --install-completion` sets up the shell. `MARGRAVE_THREADS` limits the threads.
 
 Names, labels and paths are shown as texts: what would act on a terminal is written out, as in `\\x1b` and `\\u202e`;
@@ -24,8 +25,8 @@ Names, labels and paths are shown as texts: what would act on a terminal is writ
 
 ## Job files
 
-All options of `plan`, `release` and `reconstruct` can stand in a TOML file that is reviewed and kept; a key is the name
-of the option, paths are relative to the file, and options on the command line override it. `margrave release --job
+All options of `plan`, `release` and `reconstruct` can be written in a TOML file that is reviewed and kept. A key is the
+name of the option, paths are relative to the file, and options on the command line override it. `margrave release --job
 job.toml` does this one:
 
 ```toml
@@ -49,7 +50,17 @@ def page() -> str:
     for group in app.registered_groups:
         words += [[group.name or group.typer_instance.info.name]]
         words += [[*words[-1], name] for name in names_of(group.typer_instance)]
-    return "\n".join([_INTRODUCTION, section([]), *(section(one) for one in words)])
+    return "\n".join([_INTRODUCTION, keys(), section([]), *(section(one) for one in words)])
+
+
+def keys() -> str:
+    """Return the table of all keys of job files: those of a job, of mechanisms and of methods."""
+    lines = ["| key | value | meaning |", "|---|---|---|"]
+    for one in all_options():
+        if not one.commands or {"plan", "release", "reconstruct"} & set(one.commands):
+            meaning = one.meaning.replace("|", "\\|")
+            lines.append(f"| `{one.key}` | {one.kind.value} | {meaning} |")
+    return "\n".join([*lines, ""])
 
 
 def names_of(commands: typer.Typer) -> list[str]:

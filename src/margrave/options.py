@@ -27,7 +27,7 @@ class Kind(Enum):
     NUMBER = "a number"
     EXACT = 'a number, or one as text, such as "1/10"'
     FLAG = "true or false"
-    TABLES = "a list"
+    TABLES = "a list of lists of names"
 
     @property
     def types(self) -> tuple[type, ...]:
@@ -73,6 +73,8 @@ class Option:
         The commands that take it; empty for the options of a mechanism or a method.
     path
         Whether it names a file or folder: in a job file, relative to that file.
+    negatable
+        Whether ``--no-…`` turns a flag off on the command line.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Option:
     group: str = ""
     commands: tuple[str, ...] = ()
     path: bool = False
+    negatable: bool = False
 
     @property
     def key(self) -> str:
@@ -104,6 +107,7 @@ def option(
     group: str = "",
     commands: Sequence[str] = (),
     path: bool = False,
+    negatable: bool | None = None,
 ) -> Any:  # noqa: ANN401 — as dataclasses.field has it
     """Declare a field of a dataclass as an option.
 
@@ -117,10 +121,20 @@ def option(
         What its value is; by default what the default is.
     choices, group, commands, path
         As in `Option`.
+    negatable
+        As in `Option`; by default a flag that is on by default.
     """
     known = _KINDS[type(default)] if kind is None else kind
-    told = {"meaning": meaning, "kind": known, "choices": tuple(choices), "group": group, "commands": tuple(commands)}
-    return field(default=default, metadata={_METADATA: {**told, "path": path}})
+    told = {
+        "meaning": meaning,
+        "kind": known,
+        "choices": tuple(choices),
+        "group": group,
+        "commands": tuple(commands),
+        "path": path,
+        "negatable": default is True if negatable is None else negatable,
+    }
+    return field(default=default, metadata={_METADATA: told})
 
 
 def options_of(declared: type) -> tuple[Option, ...]:

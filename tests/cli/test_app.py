@@ -96,7 +96,7 @@ def test_demo_never_removes_what_is_not_its_own(tmp_path):
     assert (done.returncode, "was not made by the demo" in done.stderr) == (2, True)
     (tmp_path / "job.toml").write_text(_MARK, encoding="utf-8")
     done = margrave_command("demo", "--out", str(tmp_path))
-    assert (done.returncode, "holds files of yours (letter.txt)" in done.stderr) == (2, True)
+    assert (done.returncode, "holds other files (letter.txt)" in done.stderr) == (2, True)
     assert (tmp_path / "letter.txt").read_text(encoding="utf-8") == "dear"
 
 

@@ -41,7 +41,7 @@ def test_an_existing_file_is_kept_unless_told_otherwise(people, tmp_path, capsys
     out.write_text("mine", encoding="utf-8")
     assert run(["domain", str(people), "--out", str(out)]) == 2
     assert capsys.readouterr().err == (
-        f"error: {out} is there already; give another name, or --overwrite to replace it\n"
+        f"error: {out} exists already; give another name, or --overwrite to replace it\n"
     )
     assert out.read_text(encoding="utf-8") == "mine"
     assert run(["domain", str(people), "--out", str(out), "--overwrite"]) == 0

@@ -145,7 +145,7 @@ def test_the_plan_opens_no_data(survey):
     [
         (("--epsilon", "-1"), "epsilon"),
         (("--kway", "9"), "k is 9"),
-        (("--tables", "âge,sexe", "--kway", "1"), "say which tables by one of"),
+        (("--tables", "âge,sexe", "--kway", "1"), "choose the tables by one of"),
         (("--method", "best"), "no method 'best'"),
         (("--objective", "best"), "no objective 'best'"),
         (("--domain", "none.json"), "none.json cannot be read"),
@@ -276,7 +276,7 @@ def test_query_answers_from_the_folder(published):
         (("query", "release", "--by", "âge,sex,région"), "no table of this release covers"),
         (("query", "release", "--level", "2"), "level"),
         (("report", "nowhere"), "nowhere"),
-        (("export", "release", "--out", "domain.json"), "is there already"),
+        (("export", "release", "--out", "domain.json"), "exists already"),
         (("export", "release", "--form", "sdmx", "--out", "x.csv"), "--agency"),
         (("ledger", "nowhere.ledger"), "nowhere.ledger"),
         (("reconstruct", "none.csv", "--domain", "domain.json", "--kway", "1", "--out", "x"), "none.csv"),
@@ -343,12 +343,12 @@ def test_noisy_tables_from_elsewhere(survey):
     ("text", "message"),
     [
         ("sex,number\nmale,1\n", "has no column 'count'"),
-        ("sexe,count\nmale,1\n", "'sexe', which is no attribute of the domain; did you mean 'sex'?"),
+        ("sexe,count\nmale,1\n", "'sexe', which is not an attribute of the domain; did you mean 'sex'?"),
         ("sex,count\nmale,1\n", "1 rows for 2 cells"),
         ("sex,count\nmale,1\nmale,2\n", "or some cell twice"),
         ("sex,count\nmale,1\nFemale,2\n", "value 'Female' in column 'sex'"),
-        ("sex,count\nmale,1\nfemale,many\n", "column 'count' that is no number"),
-        ("sex,count\nmale,1\nfemale,2\n", "no column 'variance'; add one, or give --variance"),
+        ("sex,count\nmale,1\nfemale,many\n", "column 'count' that is not a number"),
+        ("sex,count\nmale,1\nfemale,2\n", "no column 'variance'; add one, or give variance=… (--variance)"),
         ("sex,count,variance\nmale,1,2\nfemale,2,3\n", "2 different variances"),
     ],
 )

@@ -77,7 +77,7 @@ def test_a_signal_after_the_charge_keeps_what_was_paid_for_and_names_the_command
     (entry,) = Ledger("people.ledger").entries()
     kept = Measurements.load("release.measurements.npz")
     assert (kept.provenance.ledger_hash, kept.provenance.rho) == (entry.hash, entry.rho)
-    command = re.search(r"to go on from them at no cost: (margrave .*)$", said, flags=re.MULTILINE)[1]
+    command = re.search(r"to continue from them at no cost: (margrave .*)$", said, flags=re.MULTILINE)[1]
     words = shlex.split(command)
     assert words[:3] == ["margrave", "reconstruct", "release.measurements.npz"]
     assert run(words[1:]) == 0
@@ -303,7 +303,7 @@ def test_a_ledger_is_created_shown_and_repaired(survey, capsys):
     assert run(["ledger", "repair", "people.ledger"]) == 2
     assert "its amount cannot be read, so say what to book" in capsys.readouterr().err
     assert run(["ledger", "repair", "people.ledger", "--rho", "0.01"]) == 0
-    assert "Booked ρ = 0.01 as entry 2; the ledger is whole again." in capsys.readouterr().out
+    assert "Booked ρ = 0.01 as entry 2; the ledger is complete again." in capsys.readouterr().out
     assert Ledger("people.ledger").torn is None
 
 

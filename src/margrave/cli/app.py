@@ -7,15 +7,17 @@ standard error; ``--debug`` shows where it came from.
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from margrave.cli.demo import demo
 from margrave.cli.domain import domain
 from margrave.cli.export import export
 from margrave.cli.ledger import ledger
+from margrave.cli.options import complete
 from margrave.cli.plan import plan
 from margrave.cli.query import query
 from margrave.cli.reconstruct import reconstruct
@@ -27,12 +29,30 @@ from margrave.errors import BudgetRefusedError, InterruptionError, MargraveError
 from margrave.escaping import without_passwords
 
 _INTERRUPTED = 130
+_FUNCTIONS = (demo, domain, validate, plan, release, reconstruct, query, report, export)
+_SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
+class _Commands(TyperGroup):
+    """The commands; one that runs has the options of all mechanisms and methods, which take time to import."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:  # noqa: ANN401
+        """Return the command that the first word names, complete."""
+        name, command, rest = super().resolve_command(ctx, args)
+        function = next((one for one in _FUNCTIONS if one.__name__ == name), None)
+        if function is None:
+            return name, command, rest
+        alone = typer.Typer(add_completion=False, context_settings=_SETTINGS, rich_markup_mode=app.rich_markup_mode)
+        alone.command(name)(complete(function))
+        return name, typer.main.get_command(alone), rest
+
 
 app = typer.Typer(
     name="margrave",
+    cls=_Commands,
     help="Release cross-tabulations of a private table under differential privacy.",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=_SETTINGS,
 )
 
 
@@ -52,7 +72,7 @@ def options(
         typer.echo(context.get_help())
 
 
-for command in (demo, domain, validate, plan, release, reconstruct, query, report, export):
+for command in _FUNCTIONS:
     app.command()(command)
 app.add_typer(ledger)
 
@@ -66,7 +86,7 @@ def main(arguments: list[str] | None = None) -> None:
         The words after ``margrave``; those of the process by default.
     """
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that knows no ε shows something in its place; it is no reason to fail.
+        # A terminal that has no ε shows something in its place; this must not fail.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     words = sys.argv[1:] if arguments is None else arguments

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # All that the demonstration writes.
 _OWN = ("town.csv", "domain.json", "job.toml", "town.ledger", "release")
-# The first line of the job file: a folder that has it was made by the demo, and may be made anew.
+# The first line of the job file: a folder that has it was made by the demo, and may be made again.
 _MARK = "# The demonstration's job: margrave release --job job.toml does it again (and spends again)."
 _JOB = f"""{_MARK}
 data = "town.csv"
@@ -46,6 +46,7 @@ def demo(
     """
     from margrave.cli import release, town
     from margrave.cli.job import Job
+    from margrave.planning.plans import plan
     from margrave.release.store.loading import load
 
     screen = console()
@@ -54,7 +55,7 @@ def demo(
     town.DOMAIN.write(out / "domain.json")
     (out / "job.toml").write_text(_JOB, encoding="utf-8")
     job = Job.of(out / "job.toml", {"report": _can_report()})
-    planned = job.plan(job.workload(town.DOMAIN))
+    planned = plan(job.workload(town.DOMAIN), job.budget(), contributions=job.need("contributions"))
     for lead, text in (
         ("A made-up town", f"of {town.INHABITANTS:,} people: {out / 'town.csv'}"),
         ("Wanted:", f"all {len(planned.workload)} tables of three of its {len(town.DOMAIN)} attributes"),
@@ -75,10 +76,10 @@ def _prepare(folder: Path) -> None:
     try:
         present = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
         if present and (not job.is_file() or not job.read_text(encoding="utf-8").startswith(_MARK)):
-            raise JobError(f"{folder} is there and was not made by the demo; name another folder with --out")
+            raise JobError(f"{folder} exists and was not made by the demo; name another folder with --out")
         yours = [name for name in present if name not in _OWN]
         if yours:
-            raise JobError(f"{folder} holds files of yours ({', '.join(yours[:3])}); name another folder with --out")
+            raise JobError(f"{folder} holds other files ({', '.join(yours[:3])}); name another folder with --out")
         if present:
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from margrave.cli.options import Decimal, Delimiter, Encoding, PrivacyId, QueryOption, TableOption, text_options
+from margrave.cli.job import Job
+from margrave.cli.options import takes
 from margrave.cli.screen import Screen, print_table, write_json
 from margrave.errors import DomainError
 
@@ -18,33 +19,26 @@ if TYPE_CHECKING:
 _MOST_CATEGORIES = 6
 
 
+@takes("domain", required=["data"])
 def domain(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="The private table: a file, or a URL of a database.")],
+    asked: Job,
     out: Annotated[Path | None, typer.Option("--out", help="The file to write; standard output if not given.")] = None,
-    table: TableOption = None,
-    query: QueryOption = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    privacy_id: PrivacyId = None,
     columns: Annotated[
         str | None, typer.Option("--columns", help="The columns to look at, as age,sex; all if not given.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that exists.")] = False,
 ) -> None:
     """Draft a domain file from a table, for a person to review. What it holds is PRIVATE until then.
 
     Example:  margrave domain people.parquet --out domain.json
     """
     from margrave.data.custodian.draft import draft_domain
-    from margrave.data.description import Data
 
     if out is not None and out.exists() and not overwrite:
-        raise DomainError(f"{out} is there already; give another name, or --overwrite to replace it")
-    asked = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
-    text = text_options(delimiter, encoding, decimal)
-    drafted = draft_domain(Data(data, table=table, query=query, privacy_id=privacy_id, **text), asked)
-    # The draft itself may go into a pipe; what is said about it must not.
+        raise DomainError(f"{out} exists already; give another name, or --overwrite to replace it")
+    chosen = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+    drafted = draft_domain(asked.source(), chosen)
+    # The draft itself may go into a pipe; messages about it must not.
     screen = Screen(stderr=out is None)
     screen.print(drafted.domain.draft, style="bold red")
     _show(drafted, screen)
@@ -55,7 +49,7 @@ def domain(
         return
     drafted.domain.write(out)
     screen.print(
-        f'{out} is written: check it, see how the table fits (margrave validate), set "reviewed" to true in it'
+        f'{out} is written: check it, compare it with the table (margrave validate), set "reviewed" to true in it'
     )
 
 

@@ -1,6 +1,7 @@
-"""Job files: all options of ``plan`` and ``release`` in one TOML file that can be reviewed and kept.
+"""Jobs: what a command is asked to do, from the command line, from a job file (TOML), or from both.
 
-A key is the name of the option without its dashes in front:
+`Job` declares every option once. The command line's options, the keys of job files and the table in docs/cli.md are
+made from its fields and from the options of mechanisms and methods. A key is the name of the option without its dashes:
 
     data = "people.parquet"
     domain = "domain.json"
@@ -12,7 +13,7 @@ A key is the name of the option without its dashes in front:
     cap-epsilon = 2.0
     out = "release"
 
-Paths are relative to the folder of the job file. An option that is given on the command line overrides its key.
+Paths are relative to the folder of the job file. An option on the command line overrides its key.
 """
 
 from __future__ import annotations
@@ -20,63 +21,57 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from margrave.cli.options import text_options
+from margrave import methods
 from margrave.errors import BudgetRefusedError, DomainError, JobError, suggestion
+from margrave.mechanisms.registry import DEFAULT as USUAL_MECHANISM
+from margrave.mechanisms.registry import MECHANISMS, mechanism_class
+from margrave.methods import DEFAULT as USUAL_METHOD
+from margrave.methods import Method, find, names
+from margrave.options import Kind, Option, option, options_of
 from margrave.strict_json import MOST_BYTES_BY_HAND, read_text
 
 if TYPE_CHECKING:
-    from margrave.data.source import Data
+    from margrave.data.description import Data
     from margrave.domain import Domain
-    from margrave.planning.plans import Plan
+    from margrave.mechanisms.mechanism import Mechanism
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
+    from margrave.release.publication import Publication
     from margrave.workload import Workload
 
-_PATHS = ("data", "domain", "ledger", "out")
-_KINDS: dict[str, tuple[type, ...]] = {
-    "data": (str,),
-    "table": (str,),
-    "query": (str,),
-    "publish_query": (bool,),
-    "privacy_id": (str,),
-    "counts": (str,),
-    "counting": (str,),
-    "delimiter": (str,),
-    "encoding": (str,),
-    "decimal": (str,),
-    "domain": (str,),
-    "kway": (int,),
-    "up_to": (int,),
-    "tables": (list,),
-    "max_cells": (int,),
-    "epsilon": (float, int),
-    "delta": (float,),
-    "rho": (float, int),
-    "contributions": (int,),
-    "objective": (str,),
-    "method": (str,),
-    "ledger": (str,),
-    "cap_epsilon": (float, int),
-    "cap_rho": (float, int),
-    "ledger_any_domain": (bool,),
-    "out": (str,),
-    "overwrite": (bool,),
-    "csv": (bool,),
-    "report": (bool,),
-    "title": (str,),
-}
+_DATA, _TABLES, _BUDGET = "The private table", "The tables wanted", "The budget"
+MEASURING, WRITING = "How it is measured", "What is written"
+# Commands that read the private table, that know which tables are wanted, that spend, and that write a release.
+_READ, _ASK, _SPEND, _WRITE = (
+    ("domain", "validate", "release"),
+    ("plan", "release", "reconstruct"),
+    ("plan", "release"),
+    ("release", "reconstruct"),
+)
 # The parser takes memory with the square of the dots in a key.
 _MOST_DOTS = 2000
-_SPOKEN = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", list: "a list"}
+_RELEASE = ("release",)
+_Names = tuple[str, ...]
+_OF_DATA = (
+    "table",
+    "query",
+    "publish_query",
+    "privacy_id",
+    "counts",
+    "counting",
+    "delimiter",
+    "encoding",
+    "decimal",
+)
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be done; None where nothing was said.
+    """What is to be done; None where nothing was given.
 
     Attributes
     ----------
@@ -90,44 +85,128 @@ class Job:
         The budget, (ε, δ) or ρ.
     contributions
         The most rows of one person.
-    objective, method
-        How to plan and how to reconstruct.
     ledger, cap_epsilon, cap_rho, ledger_any_domain
         The ledger, the cap that it begins with, and whether it may be charged for another domain than before.
+    mechanism, mechanism_options
+        How to measure, with the options of the mechanism by name.
+    method, method_options
+        How to reconstruct, with the options of the method by name.
     out, overwrite, csv, report, title
         The folder to write, and what goes into it.
     """
 
-    data: str | None = None
-    table: str | None = None
-    query: str | None = None
-    publish_query: bool | None = None
-    privacy_id: str | None = None
-    counts: str | None = None
-    counting: str | None = None
-    delimiter: str | None = None
-    encoding: str | None = None
-    decimal: str | None = None
-    domain: str | None = None
-    kway: int | None = None
-    up_to: int | None = None
-    tables: tuple[tuple[str, ...], ...] | None = None
-    max_cells: int | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    rho: float | None = None
-    contributions: int | None = None
-    objective: str | None = None
-    method: str | None = None
-    ledger: str | None = None
-    cap_epsilon: float | None = None
-    cap_rho: float | None = None
-    ledger_any_domain: bool | None = None
-    out: str | None = None
-    overwrite: bool | None = None
-    csv: bool | None = None
-    report: bool | None = None
-    title: str | None = None
+    data: str | None = option(
+        None,
+        "The private table: CSV, Parquet or JSON file, glob, .duckdb file, or postgresql:// URL.",
+        kind=Kind.TEXT,
+        commands=_READ,
+        path=True,
+    )
+    table: str | None = option(None, "The table of a database.", kind=Kind.TEXT, group=_DATA, commands=_READ)
+    query: str | None = option(
+        None, "A query to a database: a SELECT that only reads.", kind=Kind.TEXT, group=_DATA, commands=_READ
+    )
+    publish_query: bool | None = option(
+        None,
+        "Publish the text of the query with the release.",
+        kind=Kind.FLAG,
+        group=_DATA,
+        commands=_RELEASE,
+    )
+    delimiter: str | None = option(
+        None, "The mark between the fields of a CSV file, as ';' or tab.", kind=Kind.TEXT, group=_DATA, commands=_READ
+    )
+    encoding: str | None = option(
+        None,
+        "Of a CSV file: utf-8, windows-1252, latin-1, utf-16 …",
+        kind=Kind.TEXT,
+        group=_DATA,
+        commands=_READ,
+    )
+    decimal: str | None = option(
+        None, "The decimal mark in a CSV file: . or ,", kind=Kind.TEXT, group=_DATA, commands=_READ
+    )
+    privacy_id: str | None = option(
+        None, "The column that says whose row it is.", kind=Kind.TEXT, group=_DATA, commands=_READ
+    )
+    counts: str | None = option(
+        None,
+        "The column of counts, if each row is a count made elsewhere.",
+        kind=Kind.TEXT,
+        group=_DATA,
+        commands=_RELEASE,
+    )
+    counting: str | None = option(None, "auto, fetch or push-down.", kind=Kind.TEXT, group=_DATA, commands=_RELEASE)
+    domain: str | None = option(
+        None, "The domain file, declared and reviewed.", kind=Kind.TEXT, group=_TABLES, commands=_ASK, path=True
+    )
+    kway: int | None = option(None, "All tables of K attributes.", kind=Kind.WHOLE, group=_TABLES, commands=_ASK)
+    up_to: int | None = option(
+        None, "All tables of at most K attributes.", kind=Kind.WHOLE, group=_TABLES, commands=_ASK
+    )
+    tables: tuple[_Names, ...] | None = option(
+        None, "One table, as age,sex; may be repeated.", kind=Kind.TABLES, group=_TABLES, commands=_ASK
+    )
+    max_cells: int | None = option(
+        None, "Leave out tables with more cells.", kind=Kind.WHOLE, group=_TABLES, commands=_ASK
+    )
+    epsilon: float | None = option(None, "ε, together with --delta.", kind=Kind.NUMBER, group=_BUDGET, commands=_SPEND)
+    delta: float | None = option(
+        None, "δ; 1e-9 is usual.", kind=Kind.NUMBER, group=_BUDGET, commands=(*_SPEND, "create")
+    )
+    rho: float | None = option(None, "ρ of zCDP, instead of ε.", kind=Kind.NUMBER, group=_BUDGET, commands=_SPEND)
+    contributions: int | None = option(
+        None, "The most rows of one person.", kind=Kind.WHOLE, group=_BUDGET, commands=_SPEND
+    )
+    ledger: str | None = option(
+        None, "The spending record of the data set.", kind=Kind.TEXT, group=_BUDGET, commands=_RELEASE, path=True
+    )
+    cap_epsilon: float | None = option(
+        None,
+        "Begin the ledger with this cap (at --delta).",
+        kind=Kind.NUMBER,
+        group=_BUDGET,
+        commands=(*_RELEASE, "create"),
+    )
+    cap_rho: float | None = option(
+        None, "The same cap as ρ.", kind=Kind.NUMBER, group=_BUDGET, commands=(*_RELEASE, "create")
+    )
+    ledger_any_domain: bool | None = option(
+        None,
+        "Charge a ledger that was charged for another domain: the same people, declared differently.",
+        kind=Kind.FLAG,
+        group=_BUDGET,
+        commands=_RELEASE,
+    )
+    mechanism: str | None = option(
+        None,
+        f"How to measure: {', '.join(MECHANISMS)}; {USUAL_MECHANISM} by default.",
+        kind=Kind.TEXT,
+        group=MEASURING,
+        commands=_SPEND,
+    )
+    method: str | None = option(
+        None,
+        f"How to reconstruct: {', '.join(names())}; {USUAL_METHOD} by default.",
+        kind=Kind.TEXT,
+        group=WRITING,
+        commands=_ASK,
+    )
+    out: str | None = option(None, "The folder to write.", kind=Kind.TEXT, group=WRITING, commands=_WRITE, path=True)
+    overwrite: bool | None = option(
+        None, "Replace a release that exists.", kind=Kind.FLAG, group=WRITING, commands=_WRITE
+    )
+    csv: bool | None = option(
+        None, "Write tables as CSV too.", kind=Kind.FLAG, group=WRITING, commands=_WRITE, negatable=True
+    )
+    report: bool | None = option(
+        None, "Write report.html; on by default.", kind=Kind.FLAG, group=WRITING, commands=_WRITE, negatable=True
+    )
+    title: str | None = option(
+        None, "The title of the report.", kind=Kind.TEXT, group=WRITING, commands=(*_WRITE, "report")
+    )
+    mechanism_options: Mapping[str, Any] = field(default_factory=dict)
+    method_options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> Job:
@@ -143,15 +222,28 @@ class Job:
             raise JobError(f"{path}: {error}") from None
         except (ValueError, RecursionError) as error:
             raise JobError(f"{path} is not TOML in UTF-8 ({error}); see `margrave release --help`") from None
-        values = {_field(path, key): _value(path, key, value) for key, value in document.items()}
-        for name in _PATHS:
-            if name in values and "://" not in values[name]:
-                values[name] = str(path.parent / values[name])
-        return cls(**values)
+        declared = {one.key: one for one in options_of(cls)}
+        if set(document) - set(declared):
+            declared = {one.key: one for one in all_options()}
+        values = {}
+        for key, value in document.items():
+            one = _declared(path, key, declared)
+            values[one.name] = _value(path, one, value)
+            if one.path and "://" not in value:
+                values[one.name] = str(path.parent / value)
+        return cls()._with(values)
 
     @classmethod
     def of(cls, file: Path | None, options: Mapping[str, Any]) -> Job:
-        """Return the job of a file, if there is one, with the options of the command line over it."""
+        """Return the job of a file, if there is one, overridden by the options of the command line.
+
+        Parameters
+        ----------
+        file
+            A job file.
+        options
+            Values by name; None for an option that was not given.
+        """
         job = cls() if file is None else cls.read(file)
         given = {name: value for name, value in options.items() if value is not None}
         for one, others in (
@@ -160,18 +252,36 @@ class Job:
             ("tables", ("kway", "up_to")),
         ):
             if one in given and not any(other in given for other in others):
-                job = replace(job, **dict.fromkeys(others))
+                job = replace(job, **dict.fromkeys(others))  # type: ignore[arg-type]
         if "rho" in given or "epsilon" in given:
             job = replace(job, rho=None, epsilon=None)
-        return replace(job, **given)
+        # The options of another mechanism or method do not apply to the one given here.
+        if given.get("mechanism", job.mechanism) != job.mechanism:
+            job = replace(job, mechanism_options={})
+        if given.get("method", job.method) != job.method:
+            job = replace(job, method_options={})
+        return job._with(given)
+
+    def _with(self, values: Mapping[str, Any]) -> Job:
+        """Return the job with these values over its own; options of mechanisms and methods go where they belong."""
+        declared = {one.name for one in options_of(Job)}
+        own = {name: value for name, value in values.items() if name in declared}
+        of_methods = {name: values[name] for name in values.keys() - declared & method_options().keys()}
+        of_mechanisms = {name: values[name] for name in values.keys() - declared - of_methods.keys()}
+        return replace(
+            self,
+            **own,
+            mechanism_options={**self.mechanism_options, **of_mechanisms},
+            method_options={**self.method_options, **of_methods},
+        )
 
     def need(self, name: str) -> Any:  # noqa: ANN401
-        """Return the value of an option that must be there."""
+        """Return the value of an option that must be given."""
         value = getattr(self, name)
         if value is None:
-            option = name.replace("_", "-")
-            words = "the private table (DATA)" if name == "data" else f"--{option}"
-            raise JobError(f"{words} is missing; give it on the command line, or {option} = … in a job file")
+            key = name.replace("_", "-")
+            words = "the private table (DATA)" if name == "data" else f"--{key}"
+            raise JobError(f"{words} is missing; give it on the command line, or {key} = … in a job file")
         return value
 
     def read_domain(self) -> Domain:
@@ -187,7 +297,7 @@ class Job:
         given = [name for name in ("kway", "up_to", "tables") if getattr(self, name) is not None]
         if len(given) != 1:
             said = " and ".join(f"--{name.replace('_', '-')}" for name in given) or "no tables"
-            raise JobError(f"{said} given; say which tables by one of --kway K, --up-to K and --tables age,sex")
+            raise JobError(f"{said} given; choose the tables by one of --kway K, --up-to K and --tables age,sex")
         if self.tables is not None:
             workload = Workload(domain, self.tables)
         elif self.kway is not None:
@@ -200,33 +310,53 @@ class Job:
         """Return what may be spent."""
         return budget_of(self.epsilon, self.rho, self.delta, "")
 
-    def plan(self, workload: Workload) -> Plan:
-        """Make the plan."""
-        from margrave.planning.plans import OBJECTIVE, plan
+    def measuring(self) -> Mechanism:
+        """Return the mechanism, with its options."""
+        name = self.mechanism or USUAL_MECHANISM
+        chosen = mechanism_class(name)
+        return chosen(**_own(self.mechanism_options, chosen, f"the mechanism {name}"))
 
-        contributions = self.need("contributions")
-        return plan(workload, self.budget(), contributions=contributions, objective=self.objective or OBJECTIVE)
+    def reconstructing(self) -> Method:
+        """Return the method, with its options; it always gives tables, because the budget is spent by then."""
+        usual = find(self.method or USUAL_METHOD)
+        return replace(usual, **_own(self.method_options, type(usual), f"the method {usual.name}")).lenient()
+
+    def publication(self) -> Publication:
+        """Return what to publish, and where."""
+        from margrave.release.publication import Publication
+
+        return Publication(
+            self.need("out"),
+            self.reconstructing(),
+            overwrite=bool(self.overwrite),
+            csv=bool(self.csv),
+            report=self.report is None or self.report,
+            title=self.title,
+        )
 
     def source(self) -> Data:
         """Return the description of the private table; nothing is opened."""
-        from margrave.data.source import Data
+        from margrave.data.description import Data
 
-        names = ("table", "query", "publish_query", "privacy_id", "counts", "counting")
-        options = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return Data(self.need("data"), **options, **text_options(self.delimiter, self.encoding, self.decimal))
+        options = {name: getattr(self, name) for name in _OF_DATA if getattr(self, name) is not None}
+        return Data(self.need("data"), **options)
 
-    def workload_options(self) -> list[str]:
-        """Return the words of the command line that ask for the same tables again."""
-        words = [word for names in self.tables or () for word in ("--tables", ",".join(names))]
-        for name in ("kway", "up_to", "max_cells"):
-            value = getattr(self, name)
-            words += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
+    def reconstruct_words(self) -> list[str]:
+        """Return the words of ``margrave reconstruct`` that ask for the same tables, made in the same way."""
+        # Paths as seen from here, and the method by its name even if it is the default.
+        shown = {"method": self.method or USUAL_METHOD, "out": os.path.relpath(Path(self.need("out")).resolve())}
+        words: list[str] = []
+        for one in options_of(Job):
+            if "reconstruct" in one.commands and one.name != "domain":
+                words += _words(one, shown.get(one.name, getattr(self, one.name)))
+        for name, value in self.method_options.items():
+            words += _words(method_options()[name], value)
         return words
 
     def open_ledger(self) -> Ledger | None:
-        """Open the ledger; one that is not there yet will be begun, with the cap that was given, by its first charge.
+        """Open the ledger; a new one is begun, with the cap that was given, by its first charge.
 
-        What the ledger's entry says of a release, its folder and its title, is taken from the job.
+        What the ledger's entry says about a release, its folder and its title, is taken from the job.
         """
         from margrave.privacy.ledger import Ledger, require_local
 
@@ -268,31 +398,99 @@ def budget_of(epsilon: float | None, rho: float | None, delta: float | None, pre
     return Budget.approx(epsilon=epsilon, delta=delta)  # type: ignore[arg-type]
 
 
-def _field(path: Path, key: str) -> str:
-    """Return the field that a key of a job file stands for."""
-    known = [field.name.replace("_", "-") for field in fields(Job)]
+def mechanism_options() -> dict[str, Option]:
+    """Return the options of all mechanisms, by name; their modules are imported for it."""
+    return _options_by_name({name: mechanism_class(name) for name in MECHANISMS}, MEASURING)
+
+
+def mechanism_summary() -> str:
+    """Return what each mechanism measures, in a line each."""
+    listed = "; ".join(f"{name}: {mechanism_class(name).summary}" for name in MECHANISMS)
+    return f"How to measure. {listed}. Default: {USUAL_MECHANISM}."
+
+
+def method_options() -> dict[str, Option]:
+    """Return the options of all methods, by name."""
+    return _options_by_name({one.name: type(one) for one in methods.REGISTERED}, WRITING)
+
+
+def all_options() -> tuple[Option, ...]:
+    """Return every option: those of a job, of mechanisms and of methods. Each is a key of job files."""
+    return (*options_of(Job), *mechanism_options().values(), *method_options().values())
+
+
+def _options_by_name(declared: Mapping[str, type], group: str) -> dict[str, Option]:
+    """Return the options of several classes, each with the names of those that have it."""
+    found: dict[str, Option] = {}
+    owners: dict[str, list[str]] = {}
+    for owner, chosen in declared.items():
+        for one in options_of(chosen):
+            found.setdefault(one.name, one)
+            owners.setdefault(one.name, []).append(owner)
+    return {
+        name: replace(one, group=group, meaning=f"For {', '.join(owners[name])}: {_lower(one)}{_default(one)}")
+        for name, one in found.items()
+    }
+
+
+def _lower(one: Option) -> str:
+    """Return what an option means, to go on in the middle of a sentence."""
+    return one.meaning[:1].lower() + one.meaning[1:]
+
+
+def _default(one: Option) -> str:
+    """Return the words for the default of an option; nothing for one that has none."""
+    if one.default is None:
+        return ""
+    plain = ("yes" if one.default else "no") if one.kind is Kind.FLAG else f"{one.default}"
+    return f" Default: {plain}."
+
+
+def _own(given: Mapping[str, Any], chosen: type, what: str) -> dict[str, Any]:
+    """Return options if they are those of what was chosen."""
+    known = {one.name: one for one in options_of(chosen)}
+    for name in given:
+        if name not in known:
+            its = f"its options are {', '.join(one.flag for one in known.values())}" if known else "it has no options"
+            raise JobError(f"--{name.replace('_', '-')} is not an option of {what} ({its}); leave it out")
+    return dict(given)
+
+
+def _words(one: Option, value: Any) -> list[str]:  # noqa: ANN401
+    """Return the words of the command line that give an option this value; none for None."""
+    if value is None:
+        return []
+    if one.kind is Kind.FLAG:
+        return [one.flag] if value else [f"--no-{one.key}"] if one.negatable else []
+    if one.kind is Kind.TABLES:
+        return [word for names_of_table in value for word in (one.flag, ",".join(names_of_table))]
+    return [one.flag, str(value)]
+
+
+def _declared(path: Path, key: str, known: Mapping[str, Option]) -> Option:
+    """Return the option that a key of a job file stands for."""
     if key not in known:
         hint = suggestion(key, known)
         raise JobError(f"{path} has the unknown key {key!r}{hint} (it may have {', '.join(known)})")
-    return key.replace("-", "_")
+    return known[key]
 
 
-def _value(path: Path, key: str, value: object) -> Any:  # noqa: ANN401
+def _value(path: Path, one: Option, value: object) -> Any:  # noqa: ANN401
     """Return the value of a key if it is of the right kind."""
-    kinds = _KINDS[key.replace("-", "_")]
-    # True is an int in Python, and is not one to people.
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise JobError(f"{path} has {key} = {value!r}; give {_SPOKEN[kinds[0]]}")
-    return _table_list(path, value) if isinstance(value, list) else value
+    if not one.kind.accepts(value):
+        raise JobError(f"{path} has {one.key} = {value!r}; give {one.kind.value}")
+    if one.kind is Kind.EXACT:
+        return str(value)  # 0.1 in a file is a tenth, and not the float next to it
+    return _table_list(path, one, value) if isinstance(value, list) else value
 
 
-def _table_list(path: Path, value: Sequence[object]) -> tuple[tuple[str, ...], ...]:
+def _table_list(path: Path, one: Option, value: Sequence[object]) -> tuple[_Names, ...]:
     """Return a list of tables, each a list of names."""
     tables = []
-    for names in value:
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    for table in value:
+        if not isinstance(table, list) or not all(isinstance(name, str) for name in table):
             raise JobError(
-                f"{path} has {names!r} among its tables; write each as a list of names, as in ['age', 'sex']"
+                f"{path} has {table!r} in {one.key}; write each table as a list of names, as in ['age', 'sex']"
             )
-        tables.append(tuple(names))
+        tables.append(tuple(table))
     return tuple(tables)

@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 from typer.core import TyperGroup
 
-from margrave.cli import options as o
-from margrave.cli.job import budget_of
+from margrave.cli.job import Job, budget_of
+from margrave.cli.options import AsJson, takes
 from margrave.cli.screen import console, lines, print_json, print_table
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ ledger = typer.Typer(
 
 
 @ledger.command()
-def show(file: File, delta: ShownDelta = None, json: o.AsJson = False) -> None:
+def show(file: File, delta: ShownDelta = None, json: AsJson = False) -> None:
     """Show what was spent on a data set, and what is left. `margrave ledger FILE` does the same.
 
     Example:  margrave ledger people.ledger
@@ -71,16 +71,17 @@ def show(file: File, delta: ShownDelta = None, json: o.AsJson = False) -> None:
 
 
 @ledger.command()
-def create(file: File, cap_epsilon: o.CapEpsilon = None, cap_rho: o.CapRho = None, delta: o.Delta = None) -> None:
+@takes("create")
+def create(asked: Job, file: File) -> None:
     """Begin a ledger with a cap for the life of the data set, before anything is spent.
 
     Example:  margrave ledger create people.ledger --cap-epsilon 2 --delta 1e-9
     """
     from margrave.privacy.ledger import Ledger
 
-    begun = Ledger.create(file, budget_of(cap_epsilon, cap_rho, delta, "cap-"))
+    begun = Ledger.create(file, budget_of(asked.cap_epsilon, asked.cap_rho, asked.delta, "cap-"))
     console().print(f"A new ledger is begun: {file}")
-    _print_balance(begun.balance(delta))
+    _print_balance(begun.balance(asked.delta))
 
 
 @ledger.command()
@@ -88,7 +89,7 @@ def repair(
     file: File,
     rho: Annotated[
         float | None,
-        typer.Option("--rho", help="What to book if the torn line does not tell: the charge that was under way."),
+        typer.Option("--rho", help="What to book if the torn line does not say: the charge that was being made."),
     ] = None,
 ) -> None:
     """Book the torn last line of a ledger as spent, so that charges are possible again.
@@ -100,7 +101,7 @@ def repair(
 
     record = Ledger(file)
     booked = record.repair(rho)
-    console().print(f"Booked {spoken_rho(booked.rho)} as entry {booked.number}; the ledger is whole again.")
+    console().print(f"Booked {spoken_rho(booked.rho)} as entry {booked.number}; the ledger is complete again.")
     _print_balance(record.balance())
 
 

@@ -1,149 +1,141 @@
-"""The options that commands share, each described once."""
+"""From declared options (``margrave.options``) to the parameters of a command.
+
+A command is a function of a `Job` and of what it alone needs. `takes` puts one parameter for each option in the place
+of the job, so that an option is declared once, as a field of `Job`, of a mechanism or of a method:
+
+    @takes("report")
+    def report(asked: Job, folder: Annotated[Path, typer.Argument(…)]) -> None: …
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from margrave.methods import names
+from margrave.cli.job import Job, mechanism_options, mechanism_summary, method_options
+from margrave.options import Kind, Option, options_of
 
-_DATA, _TABLES, _BUDGET, _OUTPUT = "The private table", "The tables wanted", "The budget", "What is written"
-
-JobFile = Annotated[Path | None, typer.Option("--job", help="A TOML file with options; those given here override it.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-
-DataArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="DATA", help="CSV, Parquet or JSON file, glob, .duckdb file, or postgresql:// URL."),
-]
-TableOption = Annotated[
-    str | None, typer.Option("--table", help="The table of a database.", rich_help_panel=_DATA, show_default=False)
-]
-QueryOption = Annotated[
-    str | None,
-    typer.Option(
-        "--query",
-        help="One SELECT for a database, in place of --table. Rows of a person are rows of its result.",
-        rich_help_panel=_DATA,
-    ),
-]
-PublishQuery = Annotated[
-    bool | None,
-    typer.Option(
-        "--publish-query",
-        help="Quote the query in the release, which otherwise says only that there was one.",
-        rich_help_panel=_DATA,
-        show_default=False,
-    ),
-]
-PrivacyId = Annotated[
-    str | None,
-    typer.Option(
-        "--privacy-id", help="The column that says whose row it is, to enforce --contributions.", rich_help_panel=_DATA
-    ),
-]
-Counts = Annotated[
-    str | None,
-    typer.Option("--counts", help="The column of counts, if rows are counts made elsewhere.", rich_help_panel=_DATA),
-]
-Counting = Annotated[
-    str | None, typer.Option("--counting", help="auto, fetch or push-down.", rich_help_panel=_DATA, show_default=False)
-]
-
-Delimiter = Annotated[
-    str | None,
-    typer.Option(
-        "--delimiter",
-        help="The mark between fields of a CSV file, as ';' or tab.",
-        rich_help_panel=_DATA,
-        show_default=False,
-    ),
-]
-Encoding = Annotated[
-    str | None,
-    typer.Option("--encoding", help="Of a CSV file: utf-8, windows-1252, latin-1, utf-16 …", rich_help_panel=_DATA),
-]
-Decimal = Annotated[
-    str | None,
-    typer.Option("--decimal", help="The decimal mark in a CSV file: . or ,", rich_help_panel=_DATA, show_default=False),
-]
-
-DomainFile = Annotated[
-    str | None, typer.Option("--domain", help="The domain file, declared and reviewed.", rich_help_panel=_TABLES)
-]
-KWay = Annotated[int | None, typer.Option("--kway", help="All tables of K attributes.", rich_help_panel=_TABLES)]
-UpTo = Annotated[int | None, typer.Option("--up-to", help="All tables of at most K.", rich_help_panel=_TABLES)]
-Tables = Annotated[
-    list[str] | None,
-    typer.Option("--tables", help="One table, as age,sex; may be given again.", rich_help_panel=_TABLES),
-]
-MaxCells = Annotated[
-    int | None, typer.Option("--max-cells", help="Leave out tables with more cells.", rich_help_panel=_TABLES)
-]
-
-Epsilon = Annotated[float | None, typer.Option("--epsilon", help="ε, together with --delta.", rich_help_panel=_BUDGET)]
-Delta = Annotated[float | None, typer.Option("--delta", help="δ; 1e-9 is usual.", rich_help_panel=_BUDGET)]
-Rho = Annotated[float | None, typer.Option("--rho", help="ρ of zCDP, instead of ε.", rich_help_panel=_BUDGET)]
-Contributions = Annotated[
-    int | None,
-    typer.Option(
-        "--contributions",
-        help="The most rows of one person in the table, or in the query's result.",
-        rich_help_panel=_BUDGET,
-    ),
-]
-LedgerFile = Annotated[
-    str | None, typer.Option("--ledger", help="The spending record of the data set.", rich_help_panel=_BUDGET)
-]
-CapEpsilon = Annotated[
-    float | None,
-    typer.Option("--cap-epsilon", help="Begin the ledger with this cap (at --delta).", rich_help_panel=_BUDGET),
-]
-CapRho = Annotated[float | None, typer.Option("--cap-rho", help="The same as ρ.", rich_help_panel=_BUDGET)]
-LedgerAnyDomain = Annotated[
-    bool | None,
-    typer.Option(
-        "--ledger-any-domain",
-        help="Charge a ledger that was charged for another domain: the same people, declared otherwise.",
-        rich_help_panel=_BUDGET,
-        show_default=False,
-    ),
-]
-Objective = Annotated[
-    str | None,
-    typer.Option(
-        "--objective",
-        help="nonnegative (for method lnn), total_variance, table_variance or max_variance.",
-        rich_help_panel=_BUDGET,
-        show_default=False,
-    ),
-]
-Method = Annotated[
-    str | None,
-    typer.Option("--method", help=f"One of {', '.join(names())}; the first by default.", rich_help_panel=_OUTPUT),
-]
-
-Out = Annotated[str | None, typer.Option("--out", help="The folder to write.", rich_help_panel=_OUTPUT)]
-Overwrite = Annotated[
-    bool | None, typer.Option("--overwrite", help="Replace a release that is there.", rich_help_panel=_OUTPUT)
-]
-Csv = Annotated[bool | None, typer.Option("--csv/--no-csv", help="Tables as CSV too.", rich_help_panel=_OUTPUT)]
-Report = Annotated[
-    bool | None, typer.Option("--report/--no-report", help="Write report.html beside it.", rich_help_panel=_OUTPUT)
-]
-Title = Annotated[str | None, typer.Option("--title", help="The title of the report.", rich_help_panel=_OUTPUT)]
+_JOB = Annotated[Path | None, typer.Option("--job", help="A TOML file with options; those given here override it.")]
+_TYPES: dict[Kind, Any] = {
+    Kind.TEXT: str,
+    Kind.WHOLE: int,
+    Kind.NUMBER: float,
+    Kind.EXACT: str,
+    Kind.FLAG: bool,
+    Kind.TABLES: list[str],
+}
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+Command = Callable[..., None]
 
 
-def named_tables(tables: list[str] | None) -> tuple[tuple[str, ...], ...] | None:
+def takes(command: str, *, job: bool = False, required: Iterable[str] = ()) -> Callable[[Command], Command]:
+    """Give a function the options that `Job` declares for a command, in place of its first parameter.
+
+    Parameters
+    ----------
+    command
+        The name of the command.
+    job
+        Whether it takes ``--job`` too.
+    required
+        Options that must be given.
+    """
+
+    def decorate(function: Command) -> Command:
+        declared = [one for one in options_of(Job) if command in one.commands]
+        return _taking(function, declared, job=job, required=tuple(required))
+
+    return decorate
+
+
+def complete(command: Command) -> Command:
+    """Return a command with the options of all mechanisms and methods added, if it takes ``--mechanism``, ``--method``.
+
+    Mechanisms are imported for this, which takes time: it is done for the command that runs, and not for a list of
+    commands.
+
+    Parameters
+    ----------
+    command
+        What `takes` returned.
+    """
+    function, declared, settings = getattr(command, "declared", (None, (), {}))
+    if function is None:
+        return command
+    names = {one.name for one in declared}
+    added: list[Option] = []
+    if "mechanism" in names:
+        declared = [replace(one, meaning=mechanism_summary()) if one.name == "mechanism" else one for one in declared]
+        added += mechanism_options().values()
+    if {"method", "out"} <= names:
+        added += method_options().values()
+    return _taking(function, [*declared, *added], **settings) if added else command
+
+
+def _taking(function: Command, declared: list[Option], *, job: bool, required: tuple[str, ...]) -> Command:
+    """Return a function of options that calls a function of a job."""
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+
+    @wraps(function)
+    def call(**given: Any) -> None:  # noqa: ANN401
+        options = {one.name: value_of(one, given.pop(one.name)) for one in declared}
+        file = given.pop("job", None)
+        return function(Job.of(file, options), **given)
+
+    parameters = [_parameter(one, required=one.name in required) for one in declared]
+    data = [one for one in parameters if one.name == "data"]
+    options = [one for one in parameters if one.name != "data"]
+    file = [inspect.Parameter("job", _KEYWORD, default=None, annotation=_JOB)] if job else []
+    arguments = [one.replace(kind=_KEYWORD) for one in own]
+    first, last = _split_arguments(arguments)
+    call.__signature__ = inspect.Signature([*data, *first, *file, *options, *last])  # type: ignore[attr-defined]
+    call.__annotations__ = {}
+    call.declared = (function, declared, {"job": job, "required": required})  # type: ignore[attr-defined]
+    return call
+
+
+def _split_arguments(own: list[inspect.Parameter]) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
+    """Return the positional arguments of a command, and its other parameters."""
+    first = [one for one in own if isinstance(one.annotation.__metadata__[0], typer.models.ArgumentInfo)]
+    return first, [one for one in own if one not in first]
+
+
+def _parameter(one: Option, *, required: bool) -> inspect.Parameter:
+    """Return the parameter of an option."""
+    kind = _TYPES[one.kind]
+    if one.name == "data":
+        information: Any = typer.Argument(metavar="DATA", help=one.meaning)
+    else:
+        flag = f"{one.flag}/--no-{one.key}" if one.negatable else one.flag
+        panel = one.group or None
+        information = typer.Option(flag, help=one.meaning, rich_help_panel=panel, show_default=False)
+    if required:
+        return inspect.Parameter(one.name, _KEYWORD, annotation=Annotated[kind, information])
+    return inspect.Parameter(one.name, _KEYWORD, default=None, annotation=Annotated[kind | None, information])
+
+
+def value_of(one: Option, given: Any) -> Any:  # noqa: ANN401
+    """Return the value of an option from the words of the command line; None if it was not given.
+
+    Parameters
+    ----------
+    one
+        The option.
+    given
+        What was given.
+    """
+    if one.kind is not Kind.TABLES:
+        return given
+    return named_tables(given) if given else None
+
+
+def named_tables(tables: list[str] | None) -> tuple[tuple[str, ...], ...]:
     """Return the tables of ``--tables age,sex --tables age,region`` as tuples of names."""
-    if not tables:
-        return None
-    return tuple(tuple(name.strip() for name in text.split(",") if name.strip()) for text in tables)
-
-
-def text_options(delimiter: str | None, encoding: str | None, decimal: str | None) -> dict[str, Any]:
-    """Return what `margrave.Data` is told about the text of a CSV file; nothing where nothing was said."""
-    given = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal}
-    return {name: value for name, value in given.items() if value is not None}
+    return tuple(tuple(name.strip() for name in text.split(",") if name.strip()) for text in tables or ())

@@ -7,83 +7,82 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from margrave.cli import options as o
 from margrave.cli.job import Job
+from margrave.cli.options import AsJson, named_tables, takes
 from margrave.cli.screen import console, print_json
+from margrave.errors import PlanError
 
 if TYPE_CHECKING:
-    from margrave.planning.plans import Plan
+    from margrave.planning.expectation import Expectation
+    from margrave.privacy.budget import Budget
+    from margrave.workload import Workload
 
 _UNBIASED = "Errors are standard errors of the unbiased estimates; the non-negative tables are nearer on the whole."
+_Margins = dict[tuple[str, ...], float]
 
 
+@takes("plan", job=True)
 def plan(
-    job: o.JobFile = None,
-    domain: o.DomainFile = None,
-    kway: o.KWay = None,
-    up_to: o.UpTo = None,
-    tables: o.Tables = None,
-    max_cells: o.MaxCells = None,
-    epsilon: o.Epsilon = None,
-    delta: o.Delta = None,
-    rho: o.Rho = None,
-    contributions: o.Contributions = None,
-    objective: o.Objective = None,
-    method: o.Method = None,
+    asked: Job,
     margin: Annotated[
         list[str] | None, typer.Option("--margin", help="Also show the 95 % margin of this table, as age,sex.")
     ] = None,
-    json: o.AsJson = False,
+    json: AsJson = False,
 ) -> None:
     """Show what a budget buys: the error of every table. The data is never opened.
 
     Example:  margrave plan --domain domain.json --kway 3 --epsilon 1 --delta 1e-9 --contributions 1
     """
-    given = {
-        "domain": domain,
-        "kway": kway,
-        "up_to": up_to,
-        "tables": o.named_tables(tables),
-        "max_cells": max_cells,
-        "epsilon": epsilon,
-        "delta": delta,
-        "rho": rho,
-        "contributions": contributions,
-        "objective": objective,
-        "method": method,
-    }
-    asked = Job.of(job, given)
-    planned = asked.plan(asked.workload(asked.read_domain()))
-    margins = {names: planned.margin_of_error(*names) for names in o.named_tables(margin) or ()}
+    workload, budget, rows = asked.workload(asked.read_domain()), asked.budget(), asked.need("contributions")
+    mechanism = asked.measuring()
+    method = asked.reconstructing()
+    expected = mechanism.predict(workload, budget, contributions=rows)
+    notes = list(mechanism.notes(workload, budget, contributions=rows))
+    objective = getattr(expected, "objective", method.objective)
+    if asked.method is not None and objective != method.objective:
+        notes.append(
+            f"The plan is made for objective {objective}; for method {method.name} --objective {method.objective} is "
+            "usually better."
+        )
+    if margin and expected is None:
+        raise PlanError(f"the errors of {mechanism.title} cannot be predicted; leave out --margin")
+    margins = {} if expected is None else {one: expected.margin_of_error(*one) for one in named_tables(margin)}
     if json:
-        print_json(_plain(planned, margins))
+        print_json(_plain(workload, budget, rows, mechanism.name, expected, margins))
         return
     screen = console()
-    screen.print(f"{planned.workload!r}")
-    spent = f"ε = {planned.budget.epsilon():.6g} at δ = {float(planned.budget.delta):.3g}"
-    screen.print(f"budget: {spent}")
-    for line in str(planned.summary()).splitlines():
+    screen.print(f"{workload!r}")
+    screen.print(f"budget: ε = {budget.epsilon():.6g} at δ = {float(budget.delta):.3g}")
+    for line in () if expected is None else str(expected.summary()).splitlines():
         screen.print(line)
     for names, value in margins.items():
-        noun = "people" if planned.contributions == 1 else "rows"
+        noun = "people" if rows == 1 else "rows"
         screen.print(f"{' × '.join(names)}: ± {value:,.1f} {noun} (95 %)")
-    screen.print(_UNBIASED)
-    if planned.workload.domain.unreviewed:
+    for note in (*notes, *(() if expected is None else (_UNBIASED,))):
+        screen.print(note)
+    if workload.domain.unreviewed:
         screen.print("The domain is a draft: nothing is measured with it before it is reviewed.")
 
 
-def _plain(planned: Plan, margins: dict[tuple[str, ...], float]) -> dict[str, Any]:
-    """Return the plan as JSON can hold it."""
-    summary = planned.summary()
+def _plain(
+    workload: Workload,
+    budget: Budget,
+    contributions: int,
+    mechanism: str,
+    expected: Expectation | None,
+    margins: _Margins,
+) -> dict[str, Any]:
+    """Return what is to be expected as JSON can hold it."""
     return {
-        "tables": len(planned.workload),
-        "cells": planned.workload.cells,
-        "rho": float(planned.rho),
-        "epsilon": planned.budget.epsilon(),
-        "delta": float(planned.budget.delta),
-        "contributions": planned.contributions,
-        "objective": planned.objective,
-        "errors_are": "standard errors of the unbiased estimates",
-        "orders": [asdict(row) for row in summary.rows],
+        "tables": len(workload),
+        "cells": workload.cells,
+        "rho": float(budget.rho),
+        "epsilon": budget.epsilon(),
+        "delta": float(budget.delta),
+        "contributions": contributions,
+        "mechanism": mechanism,
+        "objective": getattr(expected, "objective", None),
+        "errors_are": None if expected is None else "standard errors of the unbiased estimates",
+        "orders": [] if expected is None else [asdict(row) for row in expected.summary().rows],
         "margins": [{"attributes": list(names), "margin": value} for names, value in margins.items()],
     }

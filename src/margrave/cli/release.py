@@ -2,143 +2,137 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from margrave.cli import options as o
 from margrave.cli.job import Job
-from margrave.cli.keeping import Keeper, kept_file, require_room
-from margrave.cli.publishing import Wish, publish
-from margrave.cli.screen import Tick, console, print_json, progress
+from margrave.cli.options import AsJson, takes
+from margrave.cli.screen import Screen, Tick, console, print_json, progress, styled
 from margrave.errors import InterruptionError, MargraveError
 
 if TYPE_CHECKING:
-    from margrave.data.source import Data
-    from margrave.measurements import Measurements
-    from margrave.planning.plans import Plan
+    from margrave.measurements import Measurements, Provenance
+    from margrave.measurements.safekeeping import KeptFile
+    from margrave.mechanisms.mechanism import Mechanism
+    from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
+    from margrave.release.publication import Publication
     from margrave.release.release import Release
+    from margrave.workload import Workload
 
 
-def release(
-    data: o.DataArgument = None,
-    job: o.JobFile = None,
-    table: o.TableOption = None,
-    query: o.QueryOption = None,
-    publish_query: o.PublishQuery = None,
-    privacy_id: o.PrivacyId = None,
-    counts: o.Counts = None,
-    counting: o.Counting = None,
-    delimiter: o.Delimiter = None,
-    encoding: o.Encoding = None,
-    decimal: o.Decimal = None,
-    domain: o.DomainFile = None,
-    kway: o.KWay = None,
-    up_to: o.UpTo = None,
-    tables: o.Tables = None,
-    max_cells: o.MaxCells = None,
-    epsilon: o.Epsilon = None,
-    delta: o.Delta = None,
-    rho: o.Rho = None,
-    contributions: o.Contributions = None,
-    objective: o.Objective = None,
-    ledger: o.LedgerFile = None,
-    cap_epsilon: o.CapEpsilon = None,
-    cap_rho: o.CapRho = None,
-    ledger_any_domain: o.LedgerAnyDomain = None,
-    method: o.Method = None,
-    out: o.Out = None,
-    overwrite: o.Overwrite = None,
-    csv: o.Csv = None,
-    report: o.Report = None,
-    title: o.Title = None,
-    json: o.AsJson = False,
-) -> None:
-    """Plan, measure, reconstruct and publish: a private table in, a folder of tables with a report out.
+@takes("release", job=True)
+def release(asked: Job, json: AsJson = False) -> None:
+    """Measure, reconstruct and publish: a private table in, a folder of tables with a report out.
 
     Example:  margrave release people.csv --domain domain.json --kway 3 --epsilon 1 --delta 1e-9
     --contributions 1 --ledger people.ledger --cap-epsilon 2 --out release
     """
-    given = {**locals(), "tables": o.named_tables(tables)}
-    asked = Job.of(given.pop("job"), {name: value for name, value in given.items() if name != "json"})
     run(asked, json=json)
 
 
 def run(job: Job, *, json: bool = False) -> None:
-    """Do a job. All that can be refused is refused before the table is read; what was paid for is never lost.
+    """Do a job. What can be refused is refused before the table is read; what was paid for is never lost.
 
     Parameters
     ----------
     job
         What to do.
     json
-        Whether to say the result as JSON.
+        Whether to print the result as JSON.
     """
-    wish = Wish.of(job)
-    domain = job.read_domain()
-    planned = job.plan(job.workload(domain))
-    source = job.source()
-    kept = kept_file(wish.folder)
-    wish.check(planned.workload, beside=8 * planned.layout.cells)
-    require_room(kept, planned.layout.cells)
+    from margrave.measurements.safekeeping import KeptFile
+
+    publication = job.publication()
+    workload, budget = job.workload(job.read_domain()), job.budget()
+    mechanism = job.measuring().prepare(workload, budget, contributions=job.need("contributions"))
+    job.source()  # refuses a table that cannot be described
+    kept, cells = KeptFile.beside(publication.folder), mechanism.cells(workload)
+    publication.check(workload, beside=8 * cells)
+    kept.require_room(cells)
     ledger = job.open_ledger()
     begun = ledger is not None and ledger.is_new
     if ledger is not None and begun and not json:
-        console().print(_beginning(ledger, planned.budget.delta))
-    keeper = Keeper(kept, [*job.workload_options(), *wish.options()])
+        console().print(_beginning(ledger, budget.delta))
     with progress() as begin:
-        released = _released(planned, source, ledger, wish, keeper, begin)
-    if keeper.file is not None:
-        with suppress(OSError):
-            keeper.file.unlink()
+        released = _released(job, mechanism, workload, budget, ledger, publication, kept, begin)
+    kept.remove()
     if json:
-        print_json({**wish.result(released), "ledger": None if ledger is None else _entry(ledger, released, begun)})
+        entry = None if ledger is None else _entry(ledger, released, begun)
+        print_json({**result(publication, released), "ledger": entry})
         return
-    wish.say(released, console())
+    say(publication, released, console())
     if ledger is None:
-        console().print("No ledger was named: nobody adds up what is spent on this table. Next time give --ledger.")
+        console().print("No ledger was named: spending on this table is not tracked. Next time give --ledger.")
     else:
-        console().print(f"ledger: {ledger.balance(planned.budget.delta)}")
+        console().print(f"ledger: {ledger.balance(budget.delta)}")
 
 
 def _released(
-    planned: Plan, source: Data, ledger: Ledger | None, wish: Wish, keeper: Keeper, begin: Callable[[str], Tick]
+    job: Job,
+    mechanism: Mechanism,
+    workload: Workload,
+    budget: Budget,
+    ledger: Ledger | None,
+    publication: Publication,
+    kept: KeptFile,
+    begin: Callable[[str], Tick],
 ) -> Release:
-    """Measure the table and publish; whatever happens after the charge, the message says how to go on."""
+    """Measure the table and publish; whatever happens after the charge, the message says how to continue."""
     from margrave.mechanisms.interruption import terminable
 
     try:
-        noisy = _measure(planned, source, ledger, keeper, begin("counting"))
+        noisy = _measured(job, mechanism, workload, budget, ledger, kept, begin)
         with terminable():
-            return publish(noisy, planned.workload, wish, begin)
+            return publication.publish(noisy, workload, progress=begin)
     except MargraveError as error:
-        if keeper.file is None:
+        if kept.path is None:
             raise
-        raise type(error)(f"{error}{keeper.continuation()}") from error
+        raise type(error)(f"{error}{_continuation(job, kept)}") from error
     except KeyboardInterrupt as error:
-        said = str(error) or _interrupted(planned, charged=keeper.file is not None)
-        raise InterruptionError(f"{said}{keeper.continuation()}") from None
+        said = str(error) or _interrupted(budget, charged=kept.path is not None)
+        raise InterruptionError(f"{said}{_continuation(job, kept)}") from None
 
 
-def _measure(planned: Plan, source: Data, ledger: Ledger | None, keeper: Keeper, tick: Tick) -> Measurements:
-    """Measure the table of a job by its plan; signals wait until what was paid for is on disk."""
-    from margrave.mechanisms.residual_planner import measure
+def _measured(
+    job: Job,
+    mechanism: Mechanism,
+    workload: Workload,
+    budget: Budget,
+    ledger: Ledger | None,
+    kept: KeptFile,
+    begin: Callable[[str], Tick],
+) -> Measurements:
+    """Measure the table of a job; signals wait until what was paid for is on disk."""
+    from margrave.mechanisms.mechanism import Run
 
-    described = replace(source, progress=tick)
-    return measure(planned, described, ledger=ledger, keep=keeper.save, defer_signals=True)
+    source = replace(job.source(), progress=begin("counting"))
+    stages = begin("measuring") if mechanism.staged else None
+    run = Run(ledger=ledger, keep=kept.save, defer_signals=True, progress=stages)
+    return mechanism.measure(source, workload, budget, contributions=job.need("contributions"), run=run)
 
 
-def _interrupted(planned: Plan, *, charged: bool) -> str:
+def _continuation(job: Job, kept: KeptFile) -> str:
+    """Return where the measurements are and the command that continues from them; nothing if there are none."""
+    if kept.path is None:
+        return ""
+    command = shlex.join(["margrave", "reconstruct", os.path.relpath(kept.path), *job.reconstruct_words()])
+    return f"; the measurements are paid for and kept in {kept.path}; to continue from them at no cost: {command}"
+
+
+def _interrupted(budget: Budget, *, charged: bool) -> str:
     """Return what a run that was interrupted has cost."""
     from margrave.privacy.budget import spoken_budget
 
-    return f"interrupted; {spoken_budget(planned.budget)} is charged" if charged else "interrupted; nothing was charged"
+    return f"interrupted; {spoken_budget(budget)} is charged" if charged else "interrupted; nothing was charged"
 
 
 def _beginning(ledger: Ledger, delta: float) -> str:
-    """Return the sentence for a ledger that is not there yet: one that was moved would start again at zero."""
+    """Return the sentence for a ledger that does not exist yet: one that was moved would start again at zero."""
     from margrave.privacy.budget import Budget, spoken_budget
 
     return (
@@ -153,3 +147,69 @@ def _entry(ledger: Ledger, released: Release, begun: bool) -> dict[str, Any]:
     record = released.provenance
     number, digest = (None, None) if record is None else (record.ledger_entry, record.ledger_hash)
     return {"file": str(ledger.path), "begun": begun, "entry": number, "hash": digest}
+
+
+def say(publication: Publication, released: Release, screen: Screen) -> None:
+    """Print where to look, and what was promised.
+
+    Parameters
+    ----------
+    publication
+        What was published.
+    released
+        The release.
+    screen
+        Where to print.
+    """
+    from margrave.release.publication import REPORT
+
+    shown = os.path.relpath(publication.folder)
+    noun = "table" if len(released.workload) == 1 else "tables"
+    screen.print(styled(f"{len(released.workload):,} {noun}", "bold"), f"in {shown}")
+    if publication.report:
+        screen.print(f"report: {Path(shown) / REPORT}")
+    if released.provenance is not None:
+        record = released.provenance
+        screen.print(f"privacy: ε = {record.epsilon:.6g} at δ = {record.delta:.3g} (ρ = {float(record.rho):.6g})")
+        screen.print(_rows(record))
+        if record.cut_short is not None:
+            screen.print(f"the run was cut short {record.cut_short}; it is charged in full")
+    if released.solution is not None:
+        screen.print(f"solved in {released.solution.steps} rounds, within {released.solution.gap:.0e} of the best fit")
+
+
+def result(publication: Publication, released: Release) -> dict[str, Any]:
+    """Return what `say` prints, for a program.
+
+    Parameters
+    ----------
+    publication
+        What was published.
+    released
+        The release.
+    """
+    from margrave.release.publication import REPORT
+
+    record, solution = released.provenance, released.solution
+    return {
+        "folder": os.path.relpath(publication.folder),
+        "report": os.path.relpath(Path(publication.folder) / REPORT) if publication.report else None,
+        "tables": len(released.workload),
+        "mechanism": None if record is None else record.mechanism,
+        "method": released.method.name,
+        "rho": None if record is None else float(record.rho),
+        "epsilon": None if record is None else record.epsilon,
+        "delta": None if record is None else record.delta,
+        "gap": None if solution is None else solution.gap,
+        "rounds": None if solution is None else solution.steps,
+    }
+
+
+def _rows(record: Provenance) -> str:
+    """Return what is known about the rows of one person."""
+    from margrave.release.rows import of_result
+
+    most = "1 row" if record.contributions == 1 else f"{record.contributions:,} rows"
+    if record.contributions_bounded == "enforced":
+        return f"rows: at most {most} a person{of_result(record)} were counted; there may be more"
+    return f"rows: at most {most} a person{of_result(record)}; not checked, use --privacy-id to enforce it"

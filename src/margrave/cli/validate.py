@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from margrave.cli.options import AsJson, Decimal, Delimiter, Encoding, PrivacyId, QueryOption, TableOption, text_options
+from margrave.cli.job import Job
+from margrave.cli.options import AsJson, takes
 from margrave.cli.screen import Screen, console, print_json, print_table
 
 if TYPE_CHECKING:
@@ -17,15 +18,10 @@ _MOST_CATEGORIES = 6
 _DOES_NOT_FIT = 2
 
 
+@takes("validate", required=["data"])
 def validate(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="The private table: a file, or a URL of a database.")],
+    asked: Job,
     domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="The domain file.")],
-    table: TableOption = None,
-    query: QueryOption = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    privacy_id: PrivacyId = None,
     json: AsJson = False,
 ) -> None:
     """Show how a table fits a domain: PRIVATE, for the custodian's eyes only. Exit code 0 if it fits, 2 if not.
@@ -33,14 +29,12 @@ def validate(
     Example:  margrave validate people.parquet domain.json
     """
     from margrave.data.custodian import validation
-    from margrave.data.description import Data
     from margrave.domain import Domain
 
     declared = Domain.read(domain)
-    text = text_options(delimiter, encoding, decimal)
-    found = validation.validate(Data(data, table=table, query=query, privacy_id=privacy_id, **text), declared)
+    found = validation.validate(asked.source(), declared)
     if json:
-        print_json(_plain(found, validation.NOT_FOR_PUBLICATION))
+        print_json(found.to_dict())
     else:
         _show(found, validation.NOT_FOR_PUBLICATION, draft=declared.unreviewed)
     if not found.fits:
@@ -100,28 +94,3 @@ def _cells(one: AttributeFit) -> tuple[str, ...]:
         return attribute.name, "–", "–", "–", verdict
     outside = _goes(one.outside, attribute.other, dropped=attribute.outside == "drop")
     return attribute.name, outside, _goes(one.missing, attribute.missing), empty, verdict
-
-
-def _plain(found: Fit, warning: str) -> dict[str, Any]:
-    """Return the fit as JSON can hold it."""
-    attributes = [
-        {
-            "name": one.attribute.name,
-            "present": one.present,
-            "outside": one.outside,
-            "outside_to": one.attribute.other,
-            "outside_dropped": one.attribute.outside == "drop",
-            "examples": list(one.examples),
-            "missing": one.missing,
-            "missing_to": one.attribute.missing,
-            "empty": list(one.empty),
-            "problem": one.problem,
-        }
-        for one in found.attributes
-    ]
-    plain = {"warning": warning, "fits": found.fits, "dropped": found.dropped, "attributes": attributes}
-    if found.persons is not None:
-        persons = found.persons
-        lost = {str(most): share for most, share in persons.lost.items()}
-        plain["persons"] = {"rows": persons.rows, "most": persons.most, "nobody": persons.without_id, "lost": lost}
-    return plain

@@ -64,11 +64,14 @@ class Mechanism(ABC):
         Its name in reports and in the provenance of measurements.
     summary
         What it does, in one line for ``--help``.
+    staged
+        Whether it measures in several stages, and calls ``Run.progress`` after each.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     summary: ClassVar[str]
+    staged: ClassVar[bool] = False
 
     @abstractmethod
     def measure(
@@ -105,6 +108,17 @@ class Mechanism(ABC):
         """Return the most numbers that measurements of a workload hold: what must fit in memory and on the disk."""
         # Residuals of all tables inside the workload, and the plain means of those measured more than once.
         return 2 * Layout.of(workload.domain.shape, workload.positions).cells
+
+    def prepare(self, workload: Workload, budget: Budget, *, contributions: int) -> Mechanism:
+        """Return the mechanism with all that can be decided before any data is opened; refuse what cannot be measured.
+
+        Parameters
+        ----------
+        workload, budget, contributions
+            As for `measure`, which is to be called with the same.
+        """
+        self.predict(workload, budget, contributions=contributions)
+        return self
 
     def predict(self, workload: Workload, budget: Budget, *, contributions: int) -> Expectation | None:
         """Return the errors to expect, before any data is opened; None where they depend on the data.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 
@@ -64,6 +64,10 @@ class ResidualPlanner(Mechanism):
         options = {"objective": self.objective, "tolerance": self.tolerance}
         return plans.plan(asked, spent, contributions=contributions, **options)  # type: ignore[arg-type]
 
+    def prepare(self, workload: Workload, budget: Budget, *, contributions: int) -> ResidualPlanner:
+        """Return the mechanism with its plan made."""
+        return replace(self, plan=self.predict(workload, budget, contributions=contributions))
+
     def description(self) -> str:
         """Return the sentence for reports."""
         objective = self.objective if self.plan is None else self.plan.objective
@@ -74,6 +78,8 @@ class ResidualPlanner(Mechanism):
 
     def cells(self, workload: Workload) -> int:
         """Return the cells of the workload and of all tables inside its tables: each is measured once."""
+        if self.plan is not None and self.plan.workload is workload:
+            return self.plan.layout.cells
         return Layout.of(workload.domain.shape, workload.positions).cells
 
     def measure(
@@ -144,8 +150,10 @@ class ResidualPlanner(Mechanism):
                 f"expected a Plan, got a {type(self.plan).__name__}; make one with "
                 "plan(workload, budget, contributions=…)"
             )
-        if workload is not None or budget is not None or contributions not in (None, self.plan.contributions):
-            raise PlanError("a plan has its own workload, budget and contributions; leave them out, or leave out plan")
+        own = {"workload": self.plan.workload, "budget": self.plan.budget, "contributions": self.plan.contributions}
+        for name, given in (("workload", workload), ("budget", budget), ("contributions", contributions)):
+            if given is not None and given is not own[name] and given != own[name]:
+                raise PlanError(f"the plan has another {name}; leave out {name}, or leave out plan")
         return self.plan
 
 

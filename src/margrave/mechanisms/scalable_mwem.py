@@ -109,6 +109,7 @@ class ScalableMWEM(Mechanism):
 
     name = "mwem"
     title = "scalable MWEM"
+    staged = True
     summary = "round by round, the table that is answered worst so far (adaptive: no error bars)"
 
     rounds: int = option(30, "How many tables to measure.")
@@ -118,6 +119,11 @@ class ScalableMWEM(Mechanism):
     )
     repeat: bool = option(True, "Whether a table may be measured more than once.")
     entropy: EntropySource | None = None
+
+    def prepare(self, workload: Workload, budget: Budget, *, contributions: int) -> ScalableMWEM:
+        """Return the mechanism, once its options are checked."""
+        self._split(*checked_request(workload, budget), contributions)
+        return self
 
     def notes(self, workload: Workload, budget: Budget, *, contributions: int) -> tuple[str, ...]:
         """Return the noise of a table that is measured; which are measured depends on noisy choices."""

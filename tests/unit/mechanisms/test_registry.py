@@ -110,11 +110,14 @@ def test_measure_is_the_short_form_of_the_planner():
         np.testing.assert_array_equal(first, other)
 
 
-def test_a_plan_or_what_makes_one_and_not_both():
+def test_a_plan_and_what_it_was_made_of_may_not_differ():
     made = mg.plan(WORKLOAD, BUDGET, contributions=2)
-    for asked in ({"workload": WORKLOAD}, {"budget": BUDGET}, {"contributions": 1}):
-        with pytest.raises(PlanError, match=r"^a plan has its own workload, budget and contributions; leave them out"):
-            mg.residual_planner(TABLE, plan=made, **asked)
+    others = {"workload": mg.Workload.all_kway(DOMAIN, 1), "budget": mg.Budget.zcdp(rho=1), "contributions": 1}
+    for name, other in others.items():
+        with pytest.raises(PlanError, match=f"^the plan has another {name}; leave out {name}, or leave out plan"):
+            mg.residual_planner(TABLE, plan=made, **{name: other})
+    same = mg.residual_planner(TABLE, WORKLOAD, BUDGET, plan=made)
+    assert same.provenance.rho == BUDGET.rho
     assert mg.residual_planner(TABLE, plan=made, contributions=2).provenance.contributions == 2
     with pytest.raises(PlanError, match="expected a Workload, got None"):
         mg.residual_planner(TABLE, contributions=1)

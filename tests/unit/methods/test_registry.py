@@ -97,6 +97,8 @@ def test_a_toy_goes_through_the_command_line(registered, tmp_path, monkeypatch, 
     assert app.run([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["method"] == "toy"
     assert mg.load("out").method == Toy()
+    assert app.run([*words, "--overwrite", "--step", "3"]) == 0
+    assert mg.load("out").method == Toy(step=3)
     assert "toy counts (toy)" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
