@@ -16,7 +16,7 @@ PACKAGE = Path(margrave.__file__).parent
 FLOORS = [
     {"escaping"},
     {"errors"},
-    {"discrete_gaussian", "options", "memory", "atomic_file"},
+    {"discrete_gaussian", "options", "memory", "atomic_file", "compilation"},
     {"strict_json"},
     {"algebra", "privacy", "domain"},
     {"workload", "measurements", "data"},

@@ -235,8 +235,18 @@ def test_csv_on_the_web_names_every_table_and_column(tmp_path, csv):
 def test_progress_counts_tables(tmp_path):
     seen = []
     made(NOISY).save(tmp_path / "out", progress=lambda done, tables: seen.append((done, tables)))
-    load(tmp_path / "out", progress=lambda done, tables: seen.append((done, tables)))
-    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)] * 2
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    seen.clear()
+    release = load(tmp_path / "out", progress=lambda done, tables: seen.append((done, tables)))
+    assert seen == []
+    release.table("sex")
+    release.table("sex")
+    assert seen == [(1, 4)]
+    assert len(release.marginals) == release.estimates.layout.cells
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    seen.clear()
+    load(tmp_path / "out", strict=True, progress=lambda done, tables: seen.append((done, tables)))
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_documents_travel_with_the_release(tmp_path):

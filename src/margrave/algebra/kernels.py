@@ -19,14 +19,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from margrave.compilation import compiler
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # Sums may be regrouped, which vector registers need; NaN and infinity keep their meaning.
-compiled = njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
+compiled = compiler(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
 
 
 class Index(NamedTuple):

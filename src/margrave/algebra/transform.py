@@ -265,6 +265,10 @@ def decompose_marginal(marginal: Floats) -> dict[Axes, Floats]:
 def reconstruct_marginal(residuals: dict[Axes, Floats], shape: tuple[int, ...]) -> Floats:
     """Return the marginal of the given shape from its residuals; those that are not given are zero.
 
+    The factor n_τ/n_γ of equation (2) is a product over the axes that τ lacks, so the sum is taken one axis at a time:
+    what lacks the axis is divided by its length and repeated along it, and added to what has it. Nothing is compiled
+    for this: it is for single tables, as queries ask for them.
+
     Parameters
     ----------
     residuals
@@ -272,17 +276,28 @@ def reconstruct_marginal(residuals: dict[Axes, Floats], shape: tuple[int, ...]) 
     shape
         Shape of the marginal.
     """
-    layout = _single(shape)
-    buffer = np.zeros(layout.cells)
-    for axes, residual in residuals.items():
-        if axes not in layout.places:
-            raise ArrayError(f"a table of {len(shape)} axes has no residual over the axes {axes}")
-        table = layout.places[axes]
-        values = finite_array(residual)
-        if values.shape != layout.shape(table):
-            raise ArrayError(f"the residual over the axes {axes} has shape {layout.shape(table)}, not {values.shape}")
-        layout.view(buffer, table)[...] = values
-    return layout.view(reconstruct(layout, buffer, out=buffer), len(layout.sets) - 1)
+    # By the axes that are still to come: arrays over all axes so far and those.
+    tables = {axes: _checked_residual(axes, residual, shape) for axes, residual in residuals.items()}
+    for axis, length in enumerate(shape):
+        raised: dict[Axes, Floats] = {}
+        for axes, table in tables.items():
+            if axes[:1] == (axis,):
+                rest, part = axes[1:], table
+            else:
+                rest, part = axes, np.expand_dims(table, axis) / length
+            raised[rest] = raised[rest] + part if rest in raised else part
+        tables = raised
+    return np.array(np.broadcast_to(tables.get((), np.zeros(())), shape))
+
+
+def _checked_residual(axes: Axes, residual: Floats, shape: tuple[int, ...]) -> Floats:
+    """Return a residual of a table of this shape if its own shape follows from the axes it keeps."""
+    if axes != tuple(sorted(set(axes))) or any(axis not in range(len(shape)) for axis in axes):
+        raise ArrayError(f"a table of {len(shape)} axes has no residual over the axes {axes}")
+    values, wanted = finite_array(residual), tuple(shape[axis] for axis in axes)
+    if values.shape != wanted:
+        raise ArrayError(f"the residual over the axes {axes} has shape {wanted}, not {values.shape}")
+    return values
 
 
 def finite_array(values: Floats) -> Floats:

@@ -21,7 +21,6 @@ from numbers import Real
 from typing import Protocol, final
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from margrave.algebra.differences import integrate
 from margrave.algebra.kernels import Floats
@@ -85,6 +84,8 @@ class Gaussian:
         """Return Σ⁻¹ (α − z), for equation (1) without a matrix: (D_τ⁺)ᵀ is a running sum without its last entry."""
         distance = np.asarray(residual, dtype=np.float64) - observed
         if self.variance is None:
+            from scipy.linalg import cho_solve
+
             solved: Floats = cho_solve(self._factor, distance.ravel())
             return solved.reshape(distance.shape)
         array = integrate(distance) / self.variance
@@ -94,6 +95,8 @@ class Gaussian:
 
     @cached_property
     def _factor(self) -> tuple[Floats, bool]:
+        from scipy.linalg import cho_factor
+
         # A minimiser asks for the gradient thousands of times; the matrix is factored once.
         factor: tuple[Floats, bool] = cho_factor(self.covariance)
         return factor

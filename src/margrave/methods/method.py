@@ -105,8 +105,7 @@ class Method(ABC):
     Attributes
     ----------
     arrays
-        How many copies of the workload's tables are held at once, while tables are made or afterwards: the estimates,
-        the tables and, unless these are unbiased themselves, the unbiased ones that error bars belong to.
+        How many copies of the workload's tables are held at once while tables are made.
     agree
         Whether its tables agree with each other: the same sums, whichever table they are taken from.
     nonnegative

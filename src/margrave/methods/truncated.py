@@ -50,8 +50,6 @@ class Truncated(Method):
 
     rescale: bool = False
 
-    # Estimates, tables, and the unbiased tables beside them, once they are asked for.
-    arrays: ClassVar[float] = 3.5
     nonnegative: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

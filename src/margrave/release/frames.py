@@ -88,7 +88,7 @@ def _labels(shape: tuple[int, ...], axis: int, categories: Sequence[str]) -> pa.
     along = [1] * len(shape)
     along[axis] = shape[axis]
     codes = np.broadcast_to(np.arange(shape[axis], dtype=np.int32).reshape(along), shape).ravel()
-    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(distinct(categories), pa.string()), ordered=True)
+    return pa.DictionaryArray.from_arrays(_array(codes), _texts(distinct(categories)), ordered=True)
 
 
 def _numbers(shape: tuple[int, ...], column: NDArray[Any] | float | None) -> pa.Array:
@@ -97,7 +97,26 @@ def _numbers(shape: tuple[int, ...], column: NDArray[Any] | float | None) -> pa.
 
     if column is None:
         return pa.nulls(math.prod(shape), pa.float64())
-    return pa.array(np.broadcast_to(column, shape).ravel(), from_pandas=True)
+    return _array(np.broadcast_to(column, shape).ravel())
+
+
+def _texts(texts: Sequence[str]) -> pa.Array:
+    """Return an array of texts; see `_array`."""
+    import pyarrow as pa
+
+    content = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, content)]).astype(np.int32)
+    return pa.StringArray.from_buffers(len(content), pa.py_buffer(ends), pa.py_buffer(b"".join(content)))
+
+
+def _array(values: NDArray[Any]) -> pa.Array:
+    """Return a flat array of numbers, NaN as null; ``pyarrow.array`` would import pandas, where there is one."""
+    import pyarrow as pa
+
+    kind = {"int32": pa.int32(), "int64": pa.int64(), "float64": pa.float64()}[values.dtype.name]
+    missing = np.isnan(values)
+    known = pa.py_buffer(np.packbits(~missing, bitorder="little")) if missing.any() else None
+    return pa.Array.from_buffers(kind, len(values), [known, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def _free_name(name: str, taken: Sequence[str]) -> str:

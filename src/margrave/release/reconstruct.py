@@ -11,6 +11,7 @@ from margrave.measurements import Measurements
 from margrave.methods import DEFAULT, find
 from margrave.methods.method import Method, Request
 from margrave.reconstruction.estimates import estimate_residuals
+from margrave.release.counts import Counts
 from margrave.release.release import Release
 from margrave.workload import Workload
 
@@ -52,7 +53,8 @@ def reconstruct(
     multipliers = None if start is None else _multipliers(chosen, layout, start)
     estimates = estimate_residuals(measurements, layout)
     made = chosen.make(Request(measurements, workload, estimates, progress, multipliers))
-    return Release(workload, chosen, estimates, made.marginals, made.solution, measurements.provenance, measurements)
+    counts = Counts(layout, made.marginals)
+    return Release(workload, chosen, estimates, counts, made.solution, measurements.provenance, measurements)
 
 
 def _check_request(measurements: object, workload: object) -> None:

@@ -14,6 +14,7 @@ from margrave.measurements import Measurements, Provenance
 from margrave.methods.method import Method
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Solution
+from margrave.release.counts import Counts
 from margrave.release.queries.query import PublishedTables, Query, Where, answer, answer_share, read_query
 from margrave.release.queries.share import Share
 from margrave.release.store import saving
@@ -35,9 +36,8 @@ class Release:
         "trunc" or "trunc+rescale". A release saved by version 0.1 recorded the name alone (`methods.Unrecorded`).
     estimates
         The estimated residuals with their precisions.
-    marginals
-        Shape (estimates.layout.cells,), read-only; the tables of the workload's closure in one buffer. Where tables do
-        not agree (``method.agree``) only those of the workload itself are answers.
+    counts
+        The tables of the workload's closure by the method; those of a saved release are read when they are asked for.
     solution
         What the non-negative solver reported; None for other methods.
     provenance
@@ -49,15 +49,18 @@ class Release:
     workload: Workload
     method: Method
     estimates: Estimates
-    marginals: Floats
+    counts: Counts
     solution: Solution | None = None
     provenance: Provenance | None = None
     measurements: Measurements | None = None
 
-    def __post_init__(self) -> None:
-        view = self.marginals.view()
-        view.setflags(write=False)
-        object.__setattr__(self, "marginals", view)
+    @property
+    def marginals(self) -> Floats:
+        """The tables of the workload's closure in one buffer, read-only; shape (estimates.layout.cells,).
+
+        Where tables do not agree (``method.agree``) only those of the workload itself are answers.
+        """
+        return self.counts.everything()
 
     def table(self, *names: str, level: float = LEVEL) -> Table:
         """Return the table over these attributes, axes in the order given; the total for no names.
@@ -155,4 +158,4 @@ class Release:
     @cached_property
     def _published(self) -> PublishedTables:
         adaptive = self.provenance is not None and self.provenance.adaptive
-        return PublishedTables(self.workload, self.method, self.estimates, self.marginals, adaptive)
+        return PublishedTables(self.workload, self.method, self.estimates, self.counts, adaptive)

@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
+from margrave.algebra import transform
 from margrave.algebra.kernels import Floats
 from margrave.algebra.lattice import AttributeSet
 from margrave.domain import Domain, Label
@@ -22,7 +23,7 @@ from margrave.errors import DomainError, QueryError, ReleaseError
 from margrave.measurements.entries import read_only, spoken
 from margrave.methods.method import Method
 from margrave.reconstruction.estimates import Estimates
-from margrave.reconstruction.linear import maximum_likelihood
+from margrave.release.counts import Counts
 from margrave.release.queries.condition import Masks, both, read_condition
 from margrave.release.queries.share import Share
 from margrave.release.table import Table
@@ -97,8 +98,8 @@ class PublishedTables:
         How they were made.
     estimates
         The estimated residuals of the workload's closure.
-    marginals
-        The tables of the closure in one buffer.
+    counts
+        The tables of the closure, as the method made them.
     adaptive
         Whether what was measured depends on earlier noise.
     """
@@ -106,7 +107,7 @@ class PublishedTables:
     workload: Workload
     method: Method
     estimates: Estimates
-    marginals: Floats
+    counts: Counts
     adaptive: bool
 
     @property
@@ -135,15 +136,27 @@ class PublishedTables:
         layout = self.estimates.layout
         positions = layout.sets[place]
         if self.method.agree or positions in self._wanted:
-            return layout.view(self.marginals, place)
+            return self.counts.table(place)
         inside = set(positions)
         source = next(members for members in self.workload.positions if inside <= set(members))
         summed = tuple(axis for axis, member in enumerate(source) if member not in inside)
-        return np.asarray(layout.view(self.marginals, layout.places[source]).sum(axis=summed))
+        return np.asarray(self.counts.table(layout.places[source]).sum(axis=summed))
 
     def unbiased(self, place: int) -> Floats:
-        """Return the maximum-likelihood counts of a table, axes in domain order; a view of the buffer of them all."""
-        return self.estimates.layout.view(self._unbiased, place)
+        """Return the maximum-likelihood counts of a table, axes in domain order, from the residuals inside it alone.
+
+        Table by table this takes a fraction of the time and none of the memory of a buffer of them all, needs no
+        compiled loop, and the answer does not depend on what else was asked for.
+        """
+        if self.method.unbiased:
+            return self.values(place)
+        layout = self.estimates.layout
+        axis_of = {position: axis for axis, position in enumerate(layout.sets[place])}
+        inside = {
+            tuple(axis_of[position] for position in layout.sets[part]): layout.view(self.estimates.values, part)
+            for part in layout.subsets(place)
+        }
+        return transform.reconstruct_marginal(inside, layout.shape(place))
 
     def missing(self, place: int, query: Sequence[Mask]) -> tuple[str, ...]:
         """Return the residuals that a query over a table needs and that were never measured, in words."""
@@ -167,11 +180,6 @@ class PublishedTables:
         if self.adaptive:
             return "no interval: what was measured was chosen after seeing earlier noise (adaptive measurements)"
         return "no interval: the noise is not Gaussian with a single variance" if variance is None else ""
-
-    @cached_property
-    def _unbiased(self) -> Floats:
-        """The maximum-likelihood tables of the closure, computed in one pass, when the first is asked for."""
-        return self.marginals if self.method.unbiased else read_only(maximum_likelihood(self.estimates))
 
     @cached_property
     def _wanted(self) -> frozenset[AttributeSet]:

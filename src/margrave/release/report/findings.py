@@ -166,10 +166,10 @@ def _compare(release: Release) -> _Comparison:
     """Compare each released table of the closure with its unbiased estimate."""
     estimates, layout = release.estimates, release.estimates.layout
     inner, outer = np.split(estimates.values, [layout.inner_cells])
-    rows = []
+    rows, counts = [], release.marginals
     for table, (_, unbiased) in enumerate(stream_marginals(layout, inner, outer)):
         below = unbiased[unbiased < 0]
-        released = layout.view(release.marginals, table)
+        released = layout.view(counts, table)
         distance = math.nan if release.method.unbiased else float(np.abs(released - unbiased).sum())
         rows.append((unbiased.size, below.size, float(below.sum()), distance))
     cells, negative, negative_sum, distance_sum = np.array(rows, dtype=np.float64).T

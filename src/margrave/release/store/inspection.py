@@ -18,7 +18,7 @@ from margrave.release.store.verification import check_content, listing_faults
 def verify(folder: str | os.PathLike[str]) -> tuple[str, ...]:
     """Return all that is wrong with a folder, one sentence each; nothing if it is what was saved, documents included.
 
-    `load` refuses a folder at the first fault that the numbers could suffer from, and looks at documents only if asked.
+    `load` stops at the first fault that concerns the numbers asked for, and looks at documents only if asked.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def verify(folder: str | os.PathLike[str]) -> tuple[str, ...]:
         found = _faults(root, manifest)
         faults += found.values()
         if not any(manifest.needs(name) for name in found):
-            load(root)
+            load(root).counts.everything()
     except MargraveError as error:
         faults.append(error)
     except UNREADABLE as error:

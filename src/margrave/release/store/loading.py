@@ -1,5 +1,7 @@
 """Load a release: every file is checked against the manifest, and what it says against the others, before its use.
 
+Tables are read when they are asked for: who asks for one of a thousand does not wait for the others.
+
 Documents (the pages for readers, a report, whatever the publisher added) are not needed for the numbers: a release
 whose report was lost is still a release. What is wrong with them is said by `inspection.verify`, and refused if
 asked for.
@@ -9,8 +11,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +31,7 @@ from margrave.memory import require_memory
 from margrave.methods import Method, names, read
 from margrave.reconstruction.estimates import estimate_residuals
 from margrave.reconstruction.nonnegative import Solution, Status
+from margrave.release.counts import Counts
 from margrave.release.release import Release
 from margrave.release.store import paperwork
 from margrave.release.store.damage import damage, remedied
@@ -49,18 +54,33 @@ def load(folder: str | os.PathLike[str], *, strict: bool = False, progress: Prog
     All tables, estimates and standard errors are those of the release that was saved. Nothing in the folder is
     executed, and its sizes are checked before memory is taken. What the solver can start from is not saved.
 
+    The files of a table are read when the table is first asked for, and their checksums are compared then: damage to
+    them is a `DamageError` at that moment. All other files are checked at once. `inspection.verify`, and ``strict``,
+    read everything.
+
     Parameters
     ----------
     folder
-        A folder that `Release.save` has written.
+        A folder that `Release.save` has written. It must stay as it is while the release is in use.
     strict
-        Refuse damage to documents too, on which no number hangs: README.md, csvw-metadata.json, a report.
+        Read and check everything now, documents included, on which no number depends: README.md, csvw-metadata.json,
+        a report.
     progress
-        Called with the number of tables read and the number of all tables.
+        Called, whenever tables are read, with the number of tables read so far and the number of all tables.
     """
     root = require_folder(folder)
+    with _remedies(root):
+        release = _load(root, read_manifest(root), strict=strict, progress=progress)
+    if strict:
+        release.counts.everything()
+    return release
+
+
+@contextmanager
+def _remedies(root: Path) -> Iterator[None]:
+    """Turn whatever is raised about a folder into an error in words that says what to do."""
     try:
-        return _load(root, read_manifest(root), strict=strict, progress=progress)
+        yield
     except DamageError as error:
         raise remedied(error, remedy(root)) from error
     except ArchiveError as error:
@@ -73,30 +93,30 @@ def load(folder: str | os.PathLike[str], *, strict: bool = False, progress: Prog
 
 
 def _load(root: Path, manifest: Manifest, *, strict: bool, progress: Progress | None) -> Release:
-    """Return the release that a folder holds by its manifest."""
+    """Return the release that a folder holds by its manifest, its tables to be read."""
     method = _method(root, manifest)
     for name, fault in listing_faults(root, manifest):
         if strict or manifest.needs(name):
             raise fault
-    tables = {entry.file for entry in manifest.tables}
+    own = {name for entry in manifest.tables for name in (entry.file, entry.csv)}
     for name, entry in manifest.files.items():
-        if name not in tables and (strict or manifest.needs(name)):
+        if name not in own and (strict or manifest.needs(name)):
             check_content(root, name, entry)
     workload = _workload(root, manifest)
     with open_archive(root / _SUBTABLES_FILE, SUBTABLES, SUBTABLES_SCHEMA) as archive:
         layout = _layout(archive, workload)
-        _require_memory(root, layout, workload, method)
-        marginals = _subtables(archive, layout, workload)
+        _require_memory(root, layout, workload)
+        buffer = _subtables(archive, layout, workload)
     measurements = _measurements(root, workload.domain)
     privacy = read_document(root / "privacy.json")
     paperwork.check_privacy(privacy, measurements.provenance, str(root / "privacy.json"))
-    _fill_tables(root, manifest, layout, workload, marginals, negative=not method.nonnegative, progress=progress)
+    files = _TableFiles(root, manifest, layout, workload, negative=not method.nonnegative, progress=progress)
     return Release(
         workload,
         method,
         estimate_residuals(measurements, layout),
-        marginals,
-        solution=_solution(root, manifest, marginals),
+        Counts(layout, buffer, unread=files.numbers, read=files.read),
+        solution=_solution(root, manifest),
         provenance=measurements.provenance,
         measurements=measurements,
     )
@@ -126,9 +146,9 @@ def _workload(root: Path, manifest: Manifest) -> Workload:
     return workload
 
 
-def _require_memory(root: Path, layout: Layout, workload: Workload, method: Method) -> None:
-    """Refuse a release that the machine cannot hold: counts, estimates, unbiased tables and the measurements."""
-    needed = (16 if method.unbiased else 24) * layout.cells + (root / MEASUREMENTS).stat().st_size
+def _require_memory(root: Path, layout: Layout, workload: Workload) -> None:
+    """Refuse a release that the machine cannot hold: the counts, the estimates and the measurements."""
+    needed = 16 * layout.cells + (root / MEASUREMENTS).stat().st_size
     named = [(" × ".join(names) or "total", 8 * workload.domain.cells(names)) for names in workload.largest(3)]
     require_memory(needed, f"the release in {root}", named, advice="read single tables from its Parquet files")
 
@@ -169,43 +189,59 @@ def _subtables(archive: Archive, layout: Layout, workload: Workload) -> Floats:
     return marginals
 
 
-def _fill_tables(
-    root: Path,
-    manifest: Manifest,
-    layout: Layout,
-    workload: Workload,
-    marginals: Floats,
-    *,
-    negative: bool,
-    progress: Progress | None,
-) -> None:
-    """Check and read the tables of the workload, some at a time, into the buffer of the closure."""
+class _TableFiles:
+    """The files of the tables of a release, which are checked and read when they are asked for.
 
-    def read(number: int) -> None:
-        entry = manifest.tables[number]
-        check_content(root, entry.file, manifest.files[entry.file])
-        counts = read_counts(root / entry.file, workload.domain, entry.attributes, negative=negative)
-        layout.view(marginals, layout.places[workload.positions[number]])[...] = counts
+    Attributes
+    ----------
+    numbers
+        For each table of the closure that has files of its own, by its number there, its number in the manifest.
+    """
 
-    numbers = range(len(manifest.tables))
-    with ThreadPoolExecutor(thread_count(), thread_name_prefix="margrave-load") as pool:
-        try:
-            for done, _ in enumerate(pool.map(read, numbers), start=1):
-                if progress is not None:
-                    progress(done, len(numbers))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    def __init__(
+        self,
+        root: Path,
+        manifest: Manifest,
+        layout: Layout,
+        workload: Workload,
+        *,
+        negative: bool,
+        progress: Progress | None,
+    ) -> None:
+        self.numbers = {layout.places[members]: number for number, members in enumerate(workload.positions)}
+        self._root, self._manifest, self._layout, self._domain = root, manifest, layout, workload.domain
+        self._negative, self._progress, self._done = negative, progress, 0
+
+    def read(self, places: Sequence[int], buffer: Floats) -> None:
+        """Check and read tables, some at a time, into the buffer of the closure."""
+        with _remedies(self._root), ThreadPoolExecutor(thread_count(), thread_name_prefix="margrave-load") as pool:
+            try:
+                for _ in pool.map(partial(self._read_one, buffer), places):
+                    self._done += 1
+                    if self._progress is not None:
+                        self._progress(self._done, len(self.numbers))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _read_one(self, buffer: Floats, place: int) -> None:
+        """Check and read one table."""
+        entry = self._manifest.tables[self.numbers[place]]
+        for name in (entry.file, entry.csv):
+            if name is not None:
+                check_content(self._root, name, self._manifest.files[name])
+        counts = read_counts(self._root / entry.file, self._domain, entry.attributes, negative=self._negative)
+        self._layout.view(buffer, place)[...] = counts
 
 
-def _solution(root: Path, manifest: Manifest, marginals: Floats) -> Solution | None:
-    """Return what the solver reported, without the multipliers, which are not saved."""
+def _solution(root: Path, manifest: Manifest) -> Solution | None:
+    """Return what the solver reported, without its tables (the release has them) and its multipliers (not saved)."""
     if manifest.solution is None:
         return None
     reported: Mapping[str, Any] = manifest.solution
     try:
         status = Status[reported["status"]]
         gap, violation, lift = (float(reported[name]) for name in ("gap", "violation", "lift"))
-        return Solution(marginals, np.empty(0), status, gap, int(reported["steps"]), violation, lift)
+        return Solution(np.empty(0), np.empty(0), status, gap, int(reported["steps"]), violation, lift)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise damage(f"{root} is damaged: its solution is no report of the solver ({error})") from error

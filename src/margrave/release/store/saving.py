@@ -247,7 +247,8 @@ def _write_subtables(release: Saveable, file: Path) -> None:
     """Write the counts of the tables that lie inside those of the workload, in the order of the closure."""
     layout = release.estimates.layout
     wanted = frozenset(release.workload.positions)
-    inside = [layout.view(release.marginals, table).ravel() for table in unlisted_tables(layout, wanted)]
+    whole = release.marginals
+    inside = [layout.view(whole, table).ravel() for table in unlisted_tables(layout, wanted)]
     counts = np.concatenate([np.empty(0), *inside])
     write_archive(file, {"margrave": SUBTABLES, "schema": SUBTABLES_SCHEMA}, {"counts": counts})
 

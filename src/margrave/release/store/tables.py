@@ -93,7 +93,7 @@ def read_counts(file: Path, domain: Domain, names: Names, *, negative: bool) -> 
         table = parquet.read(columns=[parquet.schema_arrow.names[place] for place in range(len(names) + 1)])
         for axis, name in enumerate(names):
             _check_labels(file, table.column(axis), shape, axis, distinct(domain[name].categories))
-        counts: Floats = table.column(len(names)).to_numpy().astype(np.float64, copy=False)
+        counts = np.concatenate([_numbers(chunk) for chunk in table.column(len(names)).chunks] or [np.empty(0)])
     if not np.isfinite(counts).all():
         raise damage(f"{file} is damaged: a count is missing or no finite number")
     if not negative and (counts < 0).any():
@@ -154,9 +154,17 @@ def _check_labels(file: Path, column: pa.ChunkedArray, shape: tuple[int, ...], a
         if not pa.types.is_dictionary(chunk.type) or chunk.null_count or chunk.dictionary.null_count:
             raise damage(f"{file} is damaged: its labels are no categories")
         codes = _codes(chunk.dictionary.to_pylist(), categories)
-        if not np.array_equal(codes[chunk.indices.to_numpy()], expected[begin : begin + len(chunk)]):
+        if not np.array_equal(codes[_numbers(chunk.indices)], expected[begin : begin + len(chunk)]):
             raise damage(f"{file} is damaged: its labels are not those of domain.json")
         begin += len(chunk)
+
+
+def _numbers(array: pa.Array) -> NDArray[Any]:
+    """Return the numbers of an array without nulls; pyarrow's own way to numpy imports pandas where it can."""
+    if array.null_count:
+        raise ValueError("a number is missing")
+    numbers = np.frombuffer(array.buffers()[1], dtype=np.dtype(str(array.type)))
+    return numbers[array.offset : array.offset + len(array)]
 
 
 def _codes(labels: list[object], categories: Names) -> NDArray[np.int32]:
