@@ -185,6 +185,21 @@ def test_importing_the_package_loads_nothing_heavy():
         assert f"'{heavy}'" not in loaded
 
 
+def test_a_query_of_a_saved_release_loads_neither_compiler_nor_frames():
+    """One table is read and a few numbers are added: that must not wait for compiled loops or for pandas."""
+    kept = Path(__file__).parent / "kept" / "0.1" / "planned-lnn"
+    for more in ([], ["--share-of", "age > 17"]):
+        code = (
+            f"import sys; sys.argv = ['margrave', 'query', {str(kept)!r}, \"sex = 'F'\", '--by', 'age', *{more!r}]\n"
+            "from margrave.cli.app import main\n"
+            "try:\n    main()\nfinally:\n    print(sorted({m.split('.')[0] for m in sys.modules}))"
+        )
+        loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        assert "'pyarrow'" in loaded
+        for heavy in ("numba", "llvmlite", "scipy", "pandas", "polars", "duckdb", "altair"):
+            assert f"'{heavy}'" not in loaded, heavy
+
+
 def test_every_public_name_is_documented_and_there_are_few():
     public = [name for name in margrave.__all__ if not name.startswith("_")]
     assert len(public) <= 30

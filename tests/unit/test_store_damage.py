@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import time
 import zipfile
 
 import numpy as np
@@ -15,11 +16,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from releases import WORKLOAD, edit, foreign, made, measured, reseal, same
 
+from margrave.domain import Attribute, Domain
 from margrave.errors import MargraveError, StoreError
 from margrave.measurements import Measurements
+from margrave.release.reconstruct import reconstruct
 from margrave.release.store.inspection import verify
-from margrave.release.store.loading import load
+from margrave.release.store.loading import load as load_lazily
+from margrave.release.store.pages import page_sizes
 from margrave.release.store.saving import save
+from margrave.workload import Workload
 
 RELEASE = made(measured(), "lnn")
 DOCUMENTS = ("README.md", "csvw-metadata.json", "report.html")
@@ -33,6 +38,13 @@ FILES = (
     "tables/age.sex.csv",
     "tables/age.sex.parquet",
 )
+
+
+def load(folder, *, strict=False):
+    """A release with all of its tables read, which are otherwise read when they are asked for."""
+    release = load_lazily(folder, strict=strict)
+    release.counts.everything()
+    return release
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +105,30 @@ def test_a_flipped_bit_is_found_and_the_file_is_named(folder, name):
 def test_a_missing_file_is_named(folder, name):
     (folder / name).unlink()
     check_damage(folder, name, f"{folder / name} is missing; ")
+
+
+@pytest.mark.parametrize("name", ["tables/age.sex.parquet", "tables/age.sex.csv"])
+def test_a_damaged_table_is_refused_when_it_is_asked_for_and_others_are_read(folder, name):
+    content = bytearray((folder / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / name).write_bytes(content)
+    release = load_lazily(folder)
+    assert release.table("sex").values.tobytes() == RELEASE.table("sex").values.tobytes()
+    for _ in range(2):  # a failure is not taken for the table
+        with refused(f"{folder / name} is damaged: its checksum is wrong{anew(folder)}"):
+            release.table("age", "sex")
+    with refused(f"{folder / name} is damaged: its checksum is wrong{anew(folder)}"):
+        release.query("age > 17", by=["sex"])
+    with refused(str(folder / name)):
+        release.marginals  # noqa: B018
+    assert len(verify(folder)) == 1
+
+
+def test_a_table_that_goes_after_loading_is_missed(folder):
+    release = load_lazily(folder)
+    (folder / "tables" / "age.sex.parquet").unlink()
+    with refused("tables/age.sex.parquet cannot be read (No such file or directory); margrave reconstruct"):
+        release.table("age", "sex")
 
 
 def test_all_damage_is_listed_at_once(folder):
@@ -462,6 +498,70 @@ def test_archives_with_bad_content_and_right_checksums_are_refused(folder, apply
     apply(folder)
     with refused(text):
         load(folder)
+
+
+def column_of(file, place):
+    """Where the pages of a column are, and how many bytes they say that they have."""
+    column = pq.ParquetFile(file).metadata.row_group(0).column(place)
+    first = column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset
+    return min(first, column.data_page_offset), column.total_compressed_size, column.total_uncompressed_size
+
+
+def test_a_page_that_claims_more_than_its_column_is_not_decompressed(folder):
+    file = folder / "tables" / "age.regio_n.parquet"
+    begin, _, whole = column_of(file, 2)
+    content = bytearray(file.read_bytes())
+    size = 8 * 12 + 6  # twelve numbers, and that none of them is missing
+    # Type of the page, its size as a number of 7 bits a byte, twice the number for its sign.
+    assert content[begin + 2 : begin + 5] == bytes([0x15, 2 * size & 127 | 128, 2 * size >> 7])
+    content[begin + 3 : begin + 5] = bytes([254, 127])
+    assert whole < 8191
+    file.write_bytes(content)
+    reseal(folder)
+    with refused("age.regio_n.parquet is damaged: a page claims more than its column can hold"):
+        load(folder)
+
+
+def test_the_pages_of_a_column_are_weighed_by_their_headers(tmp_path):
+    numbers = np.random.default_rng(3).normal(size=100_000)
+    pq.write_table(pa.table({"x": numbers}), tmp_path / "x", use_dictionary=False, data_page_size=2**16)
+    begin, length, whole = column_of(tmp_path / "x", 0)
+    with (tmp_path / "x").open("rb") as stream:
+        sizes = list(page_sizes(stream, begin, length))
+        assert len(sizes) > 5
+        assert numbers.nbytes <= sum(sizes) < whole
+        for wrong in ((begin, length - 1), (begin, length + 1), (begin + 1, length), (0, length)):
+            with pytest.raises(ValueError, match="page"):
+                list(page_sizes(stream, *wrong))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"\x15",
+        b"\x15\x00\x00",
+        b"\x15\x00\x15\xff" + b"\xff" * 20,
+        b"\x1c" * 50,
+        b"\x19",
+        b"\x15\x00\x15\x01\x15\x02\x00",
+    ],
+)
+def test_headers_of_pages_that_are_none_are_refused(header):
+    with pytest.raises(ValueError, match="page"):
+        list(page_sizes(io.BytesIO(header), 0, 100))
+
+
+def test_a_manifest_that_names_a_table_of_many_attributes_is_refused_at_once(tmp_path):
+    """The tables inside one of 26 attributes are 67 million; the folder has files and counts for three."""
+    domain = Domain([Attribute(f"a{number}", size=1) for number in range(26)])
+    noisy = Measurements.from_marginals(domain, [(("a0", "a1"), [[5.0]], 1.0)])
+    reconstruct(noisy, Workload(domain, [("a0", "a1")]), method="mle").save(tmp_path / "out")
+    edit(tmp_path / "out", "manifest.json", put("tables", 0, "attributes", list(domain.attributes)))
+    start = time.process_time()
+    with refused("subtables.npz is damaged: it does not hold a count for every table inside others"):
+        load(tmp_path / "out")
+    assert time.process_time() - start < 1
 
 
 def test_measurements_of_another_domain_are_refused(folder):

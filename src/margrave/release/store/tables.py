@@ -16,6 +16,7 @@ from margrave.domain import Domain
 from margrave.escaping import guarded
 from margrave.release.frames import distinct
 from margrave.release.store.damage import damage
+from margrave.release.store.pages import page_sizes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,6 +91,7 @@ def read_counts(file: Path, domain: Domain, names: Names, *, negative: bool) -> 
     with _damage_named(file), pq.ParquetFile(file, read_dictionary=list(names)) as parquet:
         labels = max((sum(len(text.encode()) + 8 for text in domain[name].categories) for name in names), default=0)
         _check_outline(file, parquet, names, domain.cells(names), labels)
+        _check_pages(file, parquet, len(names) + 1)
         table = parquet.read(columns=[parquet.schema_arrow.names[place] for place in range(len(names) + 1)])
         for axis, name in enumerate(names):
             _check_labels(file, table.column(axis), shape, axis, distinct(domain[name].categories))
@@ -135,11 +137,31 @@ def _check_outline(
         raise damage(f"{file} is damaged: its columns are not those of the table")
     if len(set(schema.names)) != wanted or schema.field(len(names)).type != pa.float64():
         raise damage(f"{file} is damaged: its counts are no column of numbers")
-    for group in range(outline.num_row_groups):
+    rows = [outline.row_group(group).num_rows for group in range(outline.num_row_groups)]
+    if sum(rows) != cells or min(rows, default=0) < 0:
+        raise damage(f"{file} is damaged: its groups of rows have {sum(rows):,} rows, not {cells:,}")
+    for group, count in enumerate(rows):
         for place in range(len(names) + 1):
             column = outline.row_group(group).column(place)
-            if not 0 <= column.total_uncompressed_size <= 9 * cells + labels + _LARGEST_OVERHEAD:
+            bound = 9 * cells + labels + _LARGEST_OVERHEAD
+            if not 0 <= column.total_uncompressed_size <= bound or column.num_values != count:
                 raise damage(f"{file} is damaged: a column claims more than it can hold")
+
+
+def _check_pages(
+    file: Path,
+    parquet: Any,  # noqa: ANN401 — pyarrow has no types
+    columns: int,
+) -> None:
+    """Refuse, before anything is decompressed, pages that would take more memory than their column says."""
+    with file.open("rb") as stream:
+        for group in range(parquet.metadata.num_row_groups):
+            for place in range(columns):
+                column = parquet.metadata.row_group(group).column(place)
+                first = column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset
+                pages = page_sizes(stream, min(first, column.data_page_offset), column.total_compressed_size)
+                if sum(pages) > column.total_uncompressed_size:
+                    raise damage(f"{file} is damaged: a page claims more than its column can hold")
 
 
 def _check_labels(file: Path, column: pa.ChunkedArray, shape: tuple[int, ...], axis: int, categories: Names) -> None:
@@ -162,7 +184,7 @@ def _check_labels(file: Path, column: pa.ChunkedArray, shape: tuple[int, ...], a
 def _numbers(array: pa.Array) -> NDArray[Any]:
     """Return the numbers of an array without nulls; pyarrow's own way to numpy imports pandas where it can."""
     if array.null_count:
-        raise ValueError("a number is missing")
+        raise ValueError("a count is missing or no finite number")
     numbers = np.frombuffer(array.buffers()[1], dtype=np.dtype(str(array.type)))
     return numbers[array.offset : array.offset + len(array)]
 
