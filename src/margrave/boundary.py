@@ -70,7 +70,7 @@ def measure_residuals(layout: Layout, counts: Integers, noise: Sequence[Fraction
             for _ in pool.map(one, by_size):
                 pass
         except BaseException:
-            pool.shutdown(cancel_futures=True)  # whoever ends the run at once does not wait for the other tables
+            pool.shutdown(cancel_futures=True)  # ending the run at once must not wait for the other tables
             raise
     return transform.center(layout, noisy, out=noisy)
 

@@ -72,7 +72,7 @@ def test_a_signal_after_the_charge_keeps_what_was_paid_for_and_names_the_command
     signalling(monkeypatch, 4, number=number)
     assert release(*LEDGER, "--csv", "--title", "A survey") == 130
     said = capfd.readouterr().err
-    assert "received while ρ = 0.1 (ε = 2.7155 at δ = 1e-09) is being spent: the run goes on to the end of this" in said
+    assert "received while ρ = 0.1 (ε = 2.7155 at δ = 1e-09) is being spent: the run continues to the end" in said
     assert "error: interrupted; ρ = 0.1 (ε = 2.7155 at δ = 1e-09) is charged in full, and all that was measured" in said
     (entry,) = Ledger("people.ledger").entries()
     kept = Measurements.load("release.measurements.npz")

@@ -434,7 +434,7 @@ def _options_by_name(declared: Mapping[str, type], group: str) -> dict[str, Opti
 
 
 def _lower(one: Option) -> str:
-    """Return what an option means, to go on in the middle of a sentence."""
+    """Return what an option means, for the middle of a sentence."""
     return one.meaning[:1].lower() + one.meaning[1:]
 
 

@@ -82,7 +82,7 @@ def _released(
     kept: KeptFile,
     begin: Callable[[str], Tick],
 ) -> Release:
-    """Measure the table and publish; whatever happens after the charge, the message says how to continue."""
+    """Measure the table and publish; a message after the charge always says how to continue."""
     from margrave.mechanisms.interruption import terminable
 
     try:

@@ -1,7 +1,7 @@
 """What goes to the screen: text on standard output, progress on a terminal's standard error, JSON for programs.
 
 Commands print names, labels, paths and messages that come from outside. All of it passes a `Screen`, which shows a text
-as it is: it knows no markup, and what would act on the terminal is written out. No other module prints by itself.
+as it is: it has no markup, and what would act on the terminal is written out. No other module prints directly.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from rich.text import Text
 
 from margrave.escaping import visible, visible_json
 
-# How much is done, and of how much; None where nobody knows.
+# The widest table that is laid out, in characters.
 _WIDEST = 1_000
+# How much is done, and of how much; None if unknown.
 Tick = Callable[[int, int | None], None]
 
 
 class Screen(Console):
-    """A terminal, or what stands in its place: lines are not cut, nothing is coloured by guesswork, texts stay texts.
+    """A terminal, or what replaces it: lines are not cut, nothing is coloured by guesswork, texts stay texts.
 
     Every string that is printed, in tables and their titles too, goes through `render_str`: line ends and all else that
     acts without being seen are written out. One call of ``print`` is one line.

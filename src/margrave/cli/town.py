@@ -1,4 +1,4 @@
-"""A made-up town for the demonstration: 50,000 inhabitants drawn from a fixed public recipe, nobody's data.
+"""A made-up town for the demonstration: 50,000 inhabitants drawn from a fixed public recipe, not real people.
 
 Attributes depend on each other as in a real register: older people are married or widowed, live in smaller households
 and work less; income follows work and education; who does not work does not commute.

@@ -1,11 +1,11 @@
 """Signals while a budget is being spent: what is paid for is first measured and kept, and then the run ends.
 
-Noise cannot be drawn twice for one charge, so whatever is lost between the charge and the disk is lost for good. From
+Noise cannot be drawn twice for one charge, so what is lost between the charge and the disk is lost for good. From
 just before the charge on, SIGINT (Ctrl-C) and SIGTERM are therefore only noted. They take effect at the next *safe
-point*: where all that was measured so far has been handed to whoever keeps it. A second Ctrl-C ends the run at once.
+point*: where all that was measured so far has been saved. A second Ctrl-C ends the run at once.
 
 Handlers are installed only when asked for, only in the main thread, where Python runs them, and are put back at the end
-whatever happens. A signal that the process ignores stays ignored.
+in any case. A signal that the process ignores stays ignored.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Deferral:
         if self._waiting is None:
             self._waiting, self._since = number, time.monotonic()
             _say(
-                f"{_SPOKEN[signal.Signals(number)]} received while {self._amount} is being spent: the run goes on to "
+                f"{_SPOKEN[signal.Signals(number)]} received while {self._amount} is being spent: the run continues to "
                 "the end of this stage, keeps what it has measured, and ends there. A second Ctrl-C ends it at once "
                 "and loses what is not kept by then."
             )

@@ -5,9 +5,9 @@ refusal costs nothing. The table is counted before the charge, so that a table t
 charge is on disk before the first sample is drawn, so that a crash can only over-charge.
 
 After the charge a mechanism works in *stages*: pieces of work whose noisy answers are measurements by themselves. After
-each of them `Spending` hands all that was measured so far to whoever keeps it, and there, and only there, a signal that
-came meanwhile ends the run (``mechanisms.interruption``). A mechanism of one stage calls `Spending.end`; one of several
-calls `Spending.stage` after each but the last, and gets the rest for nothing.
+each of them `Spending` hands all that was measured so far to the function that keeps it. There, and only there, a
+signal that came meanwhile ends the run (``mechanisms.interruption``). A mechanism of one stage calls `Spending.end`;
+one of several stages calls `Spending.stage` after each but the last.
 """
 
 from __future__ import annotations
@@ -165,9 +165,9 @@ def _count(source: Source, domain: Domain, layout: Layout, budget: Budget, ledge
 
 
 def refuse_draft(domain: Domain) -> None:
-    """Raise `DomainError` for a domain that was drafted from a table and that nobody has reviewed.
+    """Raise `DomainError` for a domain that was drafted from a table and is not reviewed.
 
-    What a draft declares was read from the private table: whoever measures with it publishes that as well.
+    What a draft declares was read from the private table, and measuring with it would publish that as well.
     """
     if domain.unreviewed:
         raise DomainError(
@@ -212,7 +212,7 @@ def checked_sampler(
         Another source of random bits that will be used beside it, if any.
     """
     if source is not None:
-        gaussian_sampler(source=source)  # refuses what is no source of random bits
+        gaussian_sampler(source=source)  # refuses anything but a source of random bits
     drawing = gaussian_sampler(sampler) if isinstance(sampler, str) else sampler
     if not all(hasattr(drawing, name) for name in ("name", "private", "draw", "spawn")):
         raise NoiseError(
@@ -255,7 +255,7 @@ def provenance(
     sampler
         What drew the noise; one that is not of margrave is recorded as foreign and not private.
     counted
-        What counted the private table; it knows whether rows of a person were bounded or the caller's word was taken.
+        What counted the private table; it knows whether rows of a person were limited by an id.
     entry
         The ledger's record of the charge, if there is one.
     source
@@ -283,7 +283,7 @@ def provenance(
         sampler=drawn_by,
         private=private,
         version=str(__version__),
-        # Of anything else that counts nobody knows whether it kept its word.
+        # Other sources do not limit the rows of a person.
         contributions_bounded=counted.contributions_bounded if isinstance(counted, TableSource) else "declared",
         queried=counted.queried if isinstance(counted, TableSource) else None,
         query=counted.published_query if isinstance(counted, TableSource) else None,
