@@ -159,9 +159,11 @@ class PostgresEngine(IbisEngine):
         _hand_over(table)
         yield from self._read(self._backend.compile(table), table.schema().to_pyarrow())
 
-    def _read(self, query: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, query: str, schema: pa.Schema, parameters: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query."""
-        rows = _cursor_rows(self._backend.con, query, schema)
+        rows = _cursor_rows(self._backend.con, query, schema, parameters)
         self._stack.callback(rows.close)  # a cursor that is left half-way has to go before its transaction
         yield from rows
 
@@ -186,14 +188,14 @@ class PostgresEngine(IbisEngine):
             return
         rows, names = nw.to_native(frame), coded_columns(frame)
         _hand_over(rows)
-        # By a setting of the transaction: a query that fails is logged by many servers, and the salt is not in it.
-        self._backend.con.execute("SELECT set_config('margrave.salt', %s, true)", [choice.salt.hex()])
-        source = f"({self._backend.compile(rows)}) AS margrave_rows"
-        kept = chosen_sql(source, names, [ROW], choice.most, "current_setting('margrave.salt')", _POSTGRES)
+        # As a parameter: a query that fails is logged by many servers, and the salt is not in it. A setting of the
+        # transaction would not do, because the query of a job can change it from row to row.
+        source = f"({self._backend.compile(rows).replace('%', '%%')}) AS margrave_rows"
+        kept = chosen_sql(source, names, [ROW], choice.most, "%s::text", _POSTGRES)
         grouping = ", ".join(f"({', '.join(group)})" for group in sets)
         query = f"SELECT {', '.join([*names, f'count(*) AS {COUNT}'])} FROM ({kept}) AS margrave_kept"
         schema = pa.schema([(name, pa.int64()) for name in [*names, COUNT]])
-        batches = self._read(f"{query} GROUP BY GROUPING SETS ({grouping})", schema)
+        batches = self._read(f"{query} GROUP BY GROUPING SETS ({grouping})", schema, [choice.salt.hex()])
         yield from _split(pa.Table.from_batches(batches, schema=schema), names, sets)
 
 
@@ -287,10 +289,15 @@ def _silenced() -> Iterator[None]:
             logger.removeFilter(nothing)
 
 
-def _cursor_rows(connection: Any, query: str, schema: pa.Schema) -> Generator[pa.RecordBatch, None, None]:  # noqa: ANN401
+def _cursor_rows(
+    connection: Any,  # noqa: ANN401 - psycopg is an extra
+    query: str,
+    schema: pa.Schema,
+    parameters: Sequence[str] | None,
+) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of a query, a batch at a time, by a cursor on the server."""
     with connection.cursor(name=f"margrave_{uuid4().hex}") as cursor:
-        cursor.execute(query)
+        cursor.execute(query, parameters)
         while rows := cursor.fetchmany(BATCH_ROWS):
             yield pa.RecordBatch.from_struct_array(pa.array(rows, type=pa.struct(list(schema))))
 
