@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from margrave.data.counting.coded_table import CodedTable
-from margrave.data.source import Data, open_source
+from margrave.data.source import Data, TableSource, open_source
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError, LedgerError
 from margrave.mechanisms.gaussian_marginals import gaussian_marginals
@@ -42,7 +42,13 @@ def test_only_a_table_of_ours_can_say_that_it_enforced_anything(run):
     class Boasting(CodedTable):
         contributions_bounded = "enforced"
 
+    class Idle(TableSource):
+        def count(self, layout):
+            return CodedTable(DOMAIN, {"x": [1] * 50}).count(layout)
+
     assert run(Boasting(DOMAIN, {"x": [1] * 50})).provenance.contributions_bounded == "declared"
+    idle = Idle(Data(TABLE, privacy_id="p"), DOMAIN, contributions=1)
+    assert run(idle).provenance.contributions_bounded == "declared"
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)

@@ -284,7 +284,7 @@ def provenance(
         private=private,
         version=str(__version__),
         # Other sources do not limit the rows of a person.
-        contributions_bounded=counted.contributions_bounded if isinstance(counted, TableSource) else "declared",
+        contributions_bounded=counted.contributions_bounded if type(counted) is TableSource else "declared",
         queried=counted.queried if isinstance(counted, TableSource) else None,
         query=counted.published_query if isinstance(counted, TableSource) else None,
         adaptive=adaptive,
