@@ -763,6 +763,7 @@ def test_bad_input_is_refused_before_anything_is_read_or_charged(case, tmp_path)
         ({("age",): 1, ("sex",): 10**31}, NoiseError, "is not representable: the variance must be from"),
         ({("age",): 1, ("sex",): "1e-31"}, NoiseError, "is not representable: the variance must be from"),
         ({"age": 1}, DomainError, r"attributes are a list of names, got 'age'; write \('age',\) for one"),
+        ({("age", "age"): 1}, PlanError, "the table age × age names an attribute twice; name each once"),
         ({("agee",): 1}, DomainError, "no attribute 'agee' in the domain; did you mean 'age'"),
     ],
 )

@@ -284,5 +284,9 @@ def _given(domain: Domain, variances: Mapping[tuple[str, ...], Number]) -> _Aske
 
 
 def _names(domain: Domain, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of a table in domain order."""
-    return domain.names(domain.positions(names))
+    """Return the names of a table in domain order; refuse one that names an attribute twice."""
+    positions = domain.positions(names)
+    given = tuple(names)
+    if len(positions) != len(given):
+        raise PlanError(f"the table {' × '.join(given)} names an attribute twice; name each once")
+    return domain.names(positions)
