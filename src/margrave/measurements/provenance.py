@@ -21,6 +21,8 @@ from margrave.errors import BudgetError, MeasurementError
 from margrave.privacy.budget import Budget, shown_fraction, shown_value
 
 NEIGHBOURS = "add or remove one person"
+# What the name of a sampler has in it that is not fit for private data (``privacy.noise.described_sampler``).
+_NOT_PRIVATE = ("foreign: ", "insecure seeded source")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _TEXTS = ("mechanism", "sampler", "version", "contributions_bounded", "neighbours")
 # An exact amount in a file: digits only, and no more of them than Python itself reads. ``Fraction("1e999999999")``
@@ -120,6 +122,11 @@ class Provenance:
             if not isinstance(getattr(self, name), bool):
                 given = shown_value(getattr(self, name))
                 raise MeasurementError(f"{name} is {given} in a provenance; it must be True or False")
+        if self.private and any(mark in self.sampler for mark in _NOT_PRIVATE):
+            raise MeasurementError(
+                f"a provenance says private, and its sampler is {shown_value(self.sampler)}, whose noise is not; say "
+                "that it is not private"
+            )
         rows = self.contributions
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise MeasurementError(f"contributions is {shown_value(rows)} in a provenance; it must be at least 1 row")

@@ -197,6 +197,8 @@ def test_a_run_that_was_cut_short_says_so_in_the_release():
         ({"contributions": "2"}, "contributions is '2' in a provenance"),
         ({"mechanism": 3}, "mechanism is 3 in a provenance; it must be text"),
         ({"sampler": None}, "sampler is None in a provenance; it must be text"),
+        ({"sampler": "foreign: dice"}, "says private, and its sampler is 'foreign: dice', whose noise is not"),
+        ({"sampler": "margrave (insecure seeded source)"}, "says private, and its sampler is 'margrave (insecure"),
         ({"adaptive": 1}, "adaptive is 1 in a provenance; it must be True or False"),
         ({"rho": "1/3 "}, "an amount is '1/3 '; it must be a text such as '1/3'"),
         ({"unheard_of": 1}, "it has the unknown key 'unheard_of'"),
