@@ -16,8 +16,8 @@ PAGE = Path(__file__).parent / "cli.md"
 _INTRODUCTION = """# The command line
 
 Written by `make docs`. Exit codes: 0 success, 2 wrong input, 3 budget refused, 130 interrupted, 1 anything else.
-From the moment that `release` charges the budget, Ctrl-C and SIGTERM wait until what was paid for is on disk; the message
-then names the command that continues. A second Ctrl-C ends at once, and says what is lost.
+From the moment that `release` charges the budget, Ctrl-C, SIGTERM and SIGHUP wait until what was paid for is on disk;
+the message then names the command that continues. A second Ctrl-C ends at once, and says what is lost.
 `margrave --install-completion` sets up the shell. `MARGRAVE_THREADS` limits the threads.
 
 Names, labels and paths are shown as texts: what would act on a terminal is written out, as in `\\x1b` and `\\u202e`;

@@ -123,7 +123,7 @@ def test_a_signal_while_publishing_says_how_to_go_on(survey, monkeypatch, capfd,
     assert not list(survey.glob(".*"))
 
 
-@pytest.mark.parametrize(("number", "delay"), [(signal.SIGINT, 0), (signal.SIGINT, 0.3), (signal.SIGTERM, 0.05)])
+@pytest.mark.parametrize(("number", "delay"), [(signal.SIGINT, 0), (signal.SIGHUP, 0.3), (signal.SIGTERM, 0.05)])
 def test_a_signal_to_a_process_that_has_just_charged_loses_nothing(survey, number, delay):
     """A plan of 1.3 million cells, so that the noise takes a while to draw."""
     sizes = {f"a{place:02}": 8 for place in range(11)}

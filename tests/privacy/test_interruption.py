@@ -66,6 +66,7 @@ def by_rounds(sampler, **options):
     return scalable_mwem(SOURCE, WORKLOAD, BUDGET, contributions=1, rounds=ROUNDS, sampler=sampler, **options)
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MECHANISMS = {"plan": by_plan, "tables": by_tables, "rounds": by_rounds}
 # All that each mechanism draws, one draw a table.
 DRAWS = {"plan": len(PLAN.measured), "tables": len(WORKLOAD), "rounds": 1 + ROUNDS}
@@ -74,15 +75,15 @@ every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
 
 @contextmanager
 def handlers():
-    """Both signals raise KeyboardInterrupt, and are found as they were; gives the two handlers."""
+    """All signals raise KeyboardInterrupt, and are found as they were; gives the handler."""
 
     def stop(number, frame):
         raise KeyboardInterrupt
 
-    former = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    former = {number: signal.signal(number, stop) for number in SIGNALS}
     try:
         yield stop
-        assert [signal.getsignal(number) for number in former] == [stop, stop]
+        assert {signal.getsignal(number) for number in former} == {stop}
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
@@ -117,7 +118,7 @@ class Books:
 
 
 @every_mechanism
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_while_drawing_waits_until_what_was_paid_for_is_kept(name, number, tmp_path, capfd):
     place = random.Random(f"{name}{number}").randrange(DRAWS[name] - 1)
     books, sampler = Books(tmp_path / "books"), SignallingSampler([place], number)
@@ -125,7 +126,7 @@ def test_a_signal_while_drawing_waits_until_what_was_paid_for_is_kept(name, numb
         MECHANISMS[name](sampler, **books.options)
     noisy = books.check()
     said = capfd.readouterr().err
-    assert said.startswith(f"{'Ctrl-C' if number == signal.SIGINT else 'SIGTERM'} received while ρ = ")
+    assert said.startswith(f"{'Ctrl-C' if number == signal.SIGINT else number.name} received while ρ = ")
     assert "A second Ctrl-C ends it at once and loses what is not kept by then.\n" in said
     if name == "rounds":
         # The total is drawn first, and then one table a round.
@@ -146,7 +147,7 @@ def test_signals_at_fifty_moments_lose_nothing(name, tmp_path):
     drawing, charged = random.Random(name), 0
     for turn in range(50):
         books, sampler = Books(tmp_path / str(turn)), SignallingSampler(seconds=0.002)
-        number, moment = (signal.SIGINT, signal.SIGTERM)[turn % 2], duration * (turn + drawing.random()) / 45
+        number, moment = SIGNALS[turn % 3], duration * (turn + drawing.random()) / 45
 
         def send(moment=moment, number=number):
             time.sleep(moment)
@@ -313,11 +314,12 @@ def test_every_stage_is_handed_over_and_is_a_measurement_by_itself():
     assert all(one.provenance.rho == BUDGET.rho for one in handed)
 
 
-def test_sigterm_is_like_ctrl_c_in_a_terminable_block():
-    former = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+@pytest.mark.parametrize("number", SIGNALS[1:])
+def test_what_ends_a_process_is_like_ctrl_c_in_a_terminable_block(number):
+    former = signal.signal(number, signal.SIG_DFL)
     try:
         with pytest.raises(KeyboardInterrupt), interruption.terminable():
-            signal.raise_signal(signal.SIGTERM)
-        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+            signal.raise_signal(number)
+        assert signal.getsignal(number) == signal.SIG_DFL
     finally:
-        signal.signal(signal.SIGTERM, former)
+        signal.signal(number, former)

@@ -1,8 +1,9 @@
 """Signals while a budget is being spent: what is paid for is first measured and kept, and then the run ends.
 
 Noise cannot be drawn twice for one charge, so what is lost between the charge and the disk is lost for good. From
-just before the charge on, SIGINT (Ctrl-C) and SIGTERM are therefore only noted. They take effect at the next *safe
-point*: where all that was measured so far has been saved. A second Ctrl-C ends the run at once.
+just before the charge on, SIGINT (Ctrl-C), SIGTERM and SIGHUP (the terminal or the connection to it is gone) are
+therefore only noted. They take effect at the next *safe point*: where all that was measured so far has been saved. A
+second Ctrl-C ends the run at once.
 
 Handlers are installed only when asked for, only in the main thread, where Python runs them, and are put back at the end
 in any case. A signal that the process ignores stays ignored.
@@ -20,8 +21,9 @@ from types import FrameType
 
 from margrave.privacy.budget import Budget, spoken_budget
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_SPOKEN = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+# By these others end a process: SIGHUP when its terminal goes. Windows has no SIGHUP.
+_ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+_SIGNALS = (signal.SIGINT, *_ENDINGS)
 # Programs that pass a signal on to their children deliver one press of Ctrl-C twice.
 _ONE_PRESS_SECONDS = 0.5
 _STANDARD_ERROR = 2
@@ -75,8 +77,9 @@ class Deferral:
         del frame
         if self._waiting is None:
             self._waiting, self._since = number, time.monotonic()
+            name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
             _say(
-                f"{_SPOKEN[signal.Signals(number)]} received while {self._amount} is being spent: the run continues to "
+                f"{name} received while {self._amount} is being spent: the run continues to "
                 "the end of this stage, keeps what it has measured, and ends there. A second Ctrl-C ends it at once "
                 "and loses what is not kept by then."
             )
@@ -97,7 +100,7 @@ class Deferral:
 
 @contextmanager
 def deferred_signals(budget: Budget, *, asked: bool) -> Iterator[Deferral]:
-    """Defer SIGINT and SIGTERM while the block runs; at its end, with the former handlers in place, end the run.
+    """Defer SIGINT, SIGTERM and SIGHUP while the block runs; at its end, with the former handlers back, end the run.
 
     Parameters
     ----------
@@ -125,7 +128,7 @@ def deferred_signals(budget: Budget, *, asked: bool) -> Iterator[Deferral]:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C while the block runs, so that it tidies up and can be spoken about."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C while the block runs, so that it tidies up and can be spoken about."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -133,10 +136,11 @@ def terminable() -> Iterator[None]:
     former: list[tuple[int, signal.Handlers | object]] = []
     try:
         if threading.current_thread() is threading.main_thread():
-            handler = signal.getsignal(signal.SIGTERM)
-            if handler == signal.SIG_DFL:
-                former.append((signal.SIGTERM, handler))
-                signal.signal(signal.SIGTERM, end)
+            for ending in _ENDINGS:
+                handler = signal.getsignal(ending)
+                if handler == signal.SIG_DFL:
+                    former.append((ending, handler))
+                    signal.signal(ending, end)
         yield
     finally:
         _restore(former)

@@ -39,7 +39,7 @@ class Run:
     keep
         A function that saves measurements. It is called after every stage with all that was measured so far.
     defer_signals
-        Whether Ctrl-C and SIGTERM wait, from just before the charge, until ``keep`` has returned.
+        Whether Ctrl-C, SIGTERM and SIGHUP wait, from just before the charge, until ``keep`` has returned.
     progress
         Called with the number of stages done and of all stages, by mechanisms that have several.
     """

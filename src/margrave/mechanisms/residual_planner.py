@@ -196,7 +196,7 @@ def residual_planner(
         A function that saves the measurements. It is called once, before they are returned, as in
         ``lambda noisy: noisy.save("noisy.npz")``.
     defer_signals
-        Whether Ctrl-C and SIGTERM wait, from just before the charge, until ``keep`` has returned, and raise
+        Whether Ctrl-C, SIGTERM and SIGHUP wait, from just before the charge, until ``keep`` has returned, and raise
         `KeyboardInterrupt` then; a second Ctrl-C ends at once. In the main thread only; handlers are put back.
     plan
         A plan that is already made, in place of workload, budget, contributions, objective and tolerance.

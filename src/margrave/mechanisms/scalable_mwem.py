@@ -305,7 +305,7 @@ def scalable_mwem(
         provenance says where the run was cut short: measurements like any others, charged in full. At most one round
         is lost.
     defer_signals
-        Whether Ctrl-C and SIGTERM wait, from just before the charge, until the end of a round, and raise
+        Whether Ctrl-C, SIGTERM and SIGHUP wait, from just before the charge, until the end of a round, and raise
         `KeyboardInterrupt` when ``keep`` has returned; a second Ctrl-C ends at once. In the main thread only; handlers
         are put back.
     rounds

@@ -283,7 +283,7 @@ def provenance(
         sampler=drawn_by,
         private=private,
         version=str(__version__),
-        # Other sources do not limit the rows of a person.
+        # Other sources do not limit the rows of a person, and what a subclass does is not known.
         contributions_bounded=counted.contributions_bounded if type(counted) is TableSource else "declared",
         queried=counted.queried if isinstance(counted, TableSource) else None,
         query=counted.published_query if isinstance(counted, TableSource) else None,
