@@ -159,9 +159,7 @@ class PostgresEngine(IbisEngine):
         _hand_over(table)
         yield from self._read(self._backend.compile(table), table.schema().to_pyarrow())
 
-    def _read(
-        self, query: str, schema: pa.Schema, parameters: Sequence[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
+    def _read(self, query: str, schema: pa.Schema, parameters: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query."""
         rows = _cursor_rows(self._backend.con, query, schema, parameters)
         self._stack.callback(rows.close)  # a cursor that is left half-way has to go before its transaction
