@@ -35,6 +35,12 @@ def test_every_command_has_help_with_an_example(command):
     assert f"margrave {command}" in " ".join(done.stdout.split())
 
 
+@pytest.mark.parametrize("command", ["release", "domain", "validate"])
+def test_help_says_that_the_guarantee_of_a_query_is_about_its_result(command):
+    words = " ".join(margrave_command(command, "--help").stdout.replace("│", " ").split())
+    assert "rows of a person are those of its result" in words
+
+
 def test_a_misspelt_command_is_one_line_with_a_suggestion():
     done = margrave_command("demmo")
     assert (done.returncode, done.stdout) == (2, "")

@@ -104,7 +104,11 @@ class Job:
     )
     table: str | None = option(None, "The table of a database.", kind=Kind.TEXT, group=_DATA, commands=_READ)
     query: str | None = option(
-        None, "A query to a database: a SELECT that only reads.", kind=Kind.TEXT, group=_DATA, commands=_READ
+        None,
+        "One SELECT that only reads; rows of a person are those of its result.",
+        kind=Kind.TEXT,
+        group=_DATA,
+        commands=_READ,
     )
     publish_query: bool | None = option(
         None,
