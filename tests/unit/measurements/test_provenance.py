@@ -165,7 +165,7 @@ def test_where_a_run_was_cut_short_is_said_in_words(words):
 
 def test_a_run_that_was_cut_short_says_so_in_the_release():
     from margrave.release.facts import statement
-    from margrave.release.store.paperwork import privacy_document
+    from margrave.release.store.descriptions import privacy_document
 
     assert "cut short" not in statement(RECORD)
     cut = replace(RECORD, cut_short="after 7 of 30 rounds")

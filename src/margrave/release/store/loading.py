@@ -33,8 +33,8 @@ from margrave.reconstruction.estimates import estimate_residuals
 from margrave.reconstruction.nonnegative import Solution, Status
 from margrave.release.counts import Counts
 from margrave.release.release import Release
-from margrave.release.store import paperwork
 from margrave.release.store.damage import damage, remedied
+from margrave.release.store.descriptions import check_privacy
 from margrave.release.store.folder import require_folder
 from margrave.release.store.manifest import MEASUREMENTS, Manifest, read_document, read_manifest
 from margrave.release.store.remedies import remedy
@@ -109,7 +109,7 @@ def _load(root: Path, manifest: Manifest, *, strict: bool, progress: Progress | 
         buffer = _subtables(archive, layout, workload)
     measurements = _measurements(root, workload.domain)
     privacy = read_document(root / "privacy.json")
-    paperwork.check_privacy(privacy, measurements.provenance, str(root / "privacy.json"))
+    check_privacy(privacy, measurements.provenance, str(root / "privacy.json"))
     files = _TableFiles(root, manifest, layout, workload, negative=not method.nonnegative, progress=progress)
     return Release(
         workload,

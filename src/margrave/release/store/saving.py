@@ -1,4 +1,4 @@
-"""Save a release: every table, the noisy measurements and the papers, in one folder that is there whole or not at all.
+"""Save a release: tables, noisy measurements and what describes them, in one folder that is there whole or not at all.
 
 What a release is, is said here by protocols, so that `margrave.Release` can save itself.
 """
@@ -24,7 +24,7 @@ from margrave.measurements.archive import write_archive
 from margrave.methods.method import Method
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Solution
-from margrave.release.store import paperwork
+from margrave.release.store.descriptions import as_json, csvw_document, privacy_document, readme
 from margrave.release.store.documents import checked_documents, require_outside, require_text
 from margrave.release.store.folder import checked_target, list_files, new_folder, sync
 from margrave.release.store.manifest import (
@@ -38,7 +38,6 @@ from margrave.release.store.manifest import (
     read_document,
 )
 from margrave.release.store.names import table_stems
-from margrave.release.store.readme import readme
 from margrave.release.store.tables import write_csv, write_parquet
 from margrave.release.store.verification import checksum
 from margrave.workload import Workload
@@ -146,7 +145,7 @@ def save(
         (draft / TABLES).mkdir()
         measurements.save(draft / MEASUREMENTS)
         _write_subtables(release, draft / "subtables.npz")
-        for name, text in {**_papers(release, tables, created, title, texts), **texts}.items():
+        for name, text in {**_descriptions(release, tables, created, title, texts), **texts}.items():
             (draft / name).write_text(text, encoding="utf-8", newline="\n")
         files = {name: _settled(draft / name) for name in list_files(draft)}
         files |= _write_tables(release, draft, tables, progress)
@@ -220,10 +219,10 @@ def _entries(workload: Workload, *, csv: bool) -> tuple[TableEntry, ...]:
     )
 
 
-def _papers(
+def _descriptions(
     release: Saveable, tables: tuple[TableEntry, ...], created: str, title: str | None, documents: Iterable[str]
 ) -> dict[str, str]:
-    """Return the texts of the folder by file name."""
+    """Return the files that describe the release, by name."""
     domain, provenance = release.workload.domain, release.provenance
     spoken = title or f"{len(tables):,} cross-tabulations of {', '.join(domain.attributes)}"
     page = readme(
@@ -237,9 +236,9 @@ def _papers(
     )
     return {
         "README.md": page,
-        "csvw-metadata.json": paperwork.as_json(paperwork.csvw_document(domain, tables, spoken)),
+        "csvw-metadata.json": as_json(csvw_document(domain, tables, spoken)),
         "domain.json": domain.to_json(),
-        "privacy.json": paperwork.as_json(paperwork.privacy_document(provenance)),
+        "privacy.json": as_json(privacy_document(provenance)),
     }
 
 
