@@ -23,8 +23,8 @@ from margrave.privacy.noise import gaussian_sampler
 from margrave.release.reconstruct import reconstruct
 from margrave.release.rows import covered, kept_rows
 from margrave.release.store.loading import load
-from margrave.release.store.names import table_stems
 from margrave.release.store.saving import save
+from margrave.release.store.tables import table_stems
 from margrave.workload import Workload
 
 NOISY = measured()

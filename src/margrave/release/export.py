@@ -13,8 +13,7 @@ from margrave.release.release import Release
 from margrave.release.sdmx import write_sdmx
 from margrave.release.store.documents import require_outside
 from margrave.release.store.folder import checked_target, new_folder
-from margrave.release.store.names import table_stems
-from margrave.release.store.tables import write_csv
+from margrave.release.store.tables import table_stems, write_csv
 
 FORMS = ("csv", "sdmx", "registry")
 Progress = Callable[[int, int], None]

@@ -17,7 +17,7 @@ from margrave.release import facts
 from margrave.release.formatting import float_above
 from margrave.release.release import Release
 from margrave.release.rows import kept_rows, query_spoken
-from margrave.release.store.names import safe_word
+from margrave.release.store.tables import safe_word
 
 Entry = dict[str, Any]
 

@@ -30,7 +30,7 @@ from margrave.errors import StoreError
 from margrave.escaping import guarded
 from margrave.release.facts import COLUMNS
 from margrave.release.release import Release
-from margrave.release.store.names import safe_word
+from margrave.release.store.tables import safe_word
 from margrave.release.table import Table
 
 Names = tuple[str, ...]

@@ -22,8 +22,7 @@ from margrave.release import facts
 from margrave.release.formatting import float_above
 from margrave.release.rows import covered, kept_rows
 from margrave.release.store.manifest import TableEntry
-from margrave.release.store.names import safe_word
-from margrave.release.store.tables import MEASURES
+from margrave.release.store.tables import MEASURES, safe_word
 
 # What a privacy statement cannot do without; everything else that a provenance knows is compared where it is there.
 _GUARANTEE = ("mechanism", "rho", "epsilon", "delta", "contributions", "neighbours", "private")

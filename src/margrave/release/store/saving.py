@@ -37,8 +37,7 @@ from margrave.release.store.manifest import (
     TableEntry,
     read_document,
 )
-from margrave.release.store.names import table_stems
-from margrave.release.store.tables import write_csv, write_parquet
+from margrave.release.store.tables import table_stems, write_csv, write_parquet
 from margrave.release.store.verification import checksum
 from margrave.workload import Workload
 
