@@ -11,8 +11,7 @@ from margrave.release.store.damage import damage, remedied
 from margrave.release.store.folder import require_folder
 from margrave.release.store.loading import load
 from margrave.release.store.manifest import Manifest, read_manifest
-from margrave.release.store.remedies import remedy
-from margrave.release.store.verification import check_content, listing_faults
+from margrave.release.store.verification import check_content, listing_faults, remedy
 
 
 def verify(folder: str | os.PathLike[str]) -> tuple[str, ...]:

@@ -37,10 +37,9 @@ from margrave.release.store.damage import damage, remedied
 from margrave.release.store.descriptions import check_privacy
 from margrave.release.store.folder import require_folder
 from margrave.release.store.manifest import MEASUREMENTS, Manifest, read_document, read_manifest
-from margrave.release.store.remedies import remedy
 from margrave.release.store.saving import SUBTABLES, SUBTABLES_SCHEMA, unlisted_tables
 from margrave.release.store.tables import read_counts
-from margrave.release.store.verification import check_content, listing_faults
+from margrave.release.store.verification import check_content, listing_faults, remedy
 from margrave.workload import Workload
 
 Progress = Callable[[int, int], None]

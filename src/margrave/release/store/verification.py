@@ -1,4 +1,7 @@
-"""What a folder must pass before anything in it is believed: the right files, of the right sizes and checksums."""
+"""Whether a folder holds what was saved: the right files, of the right sizes and checksums; and what to do if not.
+
+As long as its measurements are intact, everything else can be rebuilt from them at no privacy cost.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from margrave.errors import StoreError
+from margrave.errors import MargraveError, StoreError
+from margrave.measurements import Measurements
+from margrave.measurements.archive import UNREADABLE
 from margrave.release.store.damage import damage
 from margrave.release.store.folder import list_files
-from margrave.release.store.manifest import MANIFEST, OWN_FILES, FileEntry, Manifest
+from margrave.release.store.manifest import MANIFEST, MEASUREMENTS, OWN_FILES, FileEntry, Manifest, read_manifest
 
 
 def checksum(file: Path) -> FileEntry:
@@ -45,3 +50,31 @@ def check_content(folder: Path, name: str, entry: FileEntry) -> None:
         raise damage(f"{folder / name} cannot be read ({error.strerror})") from error
     if found != entry:
         raise damage(f"{folder / name} is damaged: its checksum is wrong")
+
+
+def remedy(folder: Path) -> str | None:
+    """Return how to rebuild a damaged release from its measurements; None if they are damaged too."""
+    file = folder / MEASUREMENTS
+    if not (_is_readable(file) and _is_recorded(folder, file)):
+        return None
+    return f"margrave reconstruct {file} … makes it anew at no cost"
+
+
+def _is_readable(file: Path) -> bool:
+    """Tell whether a file holds measurements; their archive has checksums of its own."""
+    try:
+        if file.is_symlink() or not file.is_file():
+            return False
+        Measurements.load(file)
+    except (MargraveError, *UNREADABLE):
+        return False
+    return True
+
+
+def _is_recorded(folder: Path, file: Path) -> bool:
+    """Tell whether measurements are those of the manifest; where that cannot be read, nothing speaks against them."""
+    try:
+        recorded = read_manifest(folder).files
+    except StoreError:
+        return True
+    return recorded.get(MEASUREMENTS) == checksum(file)
