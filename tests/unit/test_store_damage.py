@@ -24,6 +24,7 @@ from margrave.release.store.inspection import verify
 from margrave.release.store.loading import load as load_lazily
 from margrave.release.store.pages import page_sizes
 from margrave.release.store.saving import save
+from margrave.release.store.verification import checksum
 from margrave.workload import Workload
 
 RELEASE = made(measured(), "lnn")
@@ -163,8 +164,14 @@ def test_what_cannot_be_read_is_listed(folder, monkeypatch):
     def broken(*_, **__):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("margrave.release.store.verification.checksum", broken)
+    def breaking(*names):
+        return lambda file: broken() if file.name in names else checksum(file)
+
+    monkeypatch.setattr("margrave.release.store.verification.checksum", breaking("domain.json"))
     assert f"{folder / 'domain.json'} cannot be read (Input/output error){anew(folder)}" in verify(folder)
+    monkeypatch.setattr("margrave.release.store.verification.checksum", breaking("domain.json", "measurements.npz"))
+    assert f"{folder / 'domain.json'} cannot be read (Input/output error); get the release again" in verify(folder)
+    monkeypatch.undo()
     monkeypatch.setattr("os.walk", broken)
     (said,) = verify(folder)
     assert said == f"{folder} cannot be read ([Errno 5] Input/output error){anew(folder)}"

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from margrave.errors import DamageError, MargraveError, StoreError
 from margrave.measurements.archive import UNREADABLE
-from margrave.release.store.damage import damage, remedied
 from margrave.release.store.folder import require_folder
 from margrave.release.store.loading import load
-from margrave.release.store.manifest import Manifest, read_manifest
+from margrave.release.store.manifest import Manifest, damage, read_manifest, remedied
 from margrave.release.store.verification import check_content, listing_faults, remedy
 
 

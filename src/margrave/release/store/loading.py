@@ -33,10 +33,9 @@ from margrave.reconstruction.estimates import estimate_residuals
 from margrave.reconstruction.nonnegative import Solution, Status
 from margrave.release.counts import Counts
 from margrave.release.release import Release
-from margrave.release.store.damage import damage, remedied
 from margrave.release.store.descriptions import check_privacy
 from margrave.release.store.folder import require_folder
-from margrave.release.store.manifest import MEASUREMENTS, Manifest, read_document, read_manifest
+from margrave.release.store.manifest import MEASUREMENTS, Manifest, damage, read_document, read_manifest, remedied
 from margrave.release.store.saving import SUBTABLES, SUBTABLES_SCHEMA, unlisted_tables
 from margrave.release.store.tables import read_counts
 from margrave.release.store.verification import check_content, listing_faults, remedy

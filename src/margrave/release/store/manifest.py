@@ -1,6 +1,7 @@
 """The manifest of a release: which table is in which file, how it was made, and the checksum of every file.
 
-It vouches for itself too: its last key is the checksum of all others.
+Its last key is a checksum of all others. What is wrong with it, or with a file that it lists, is `damage`: one sentence
+that ends with what to do.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from margrave.errors import DomainError, StoreError
-from margrave.release.store.damage import damage
+from margrave.errors import DamageError, DomainError, StoreError
 from margrave.strict_json import parse_object, read_text
 
 Names = tuple[str, ...]
@@ -33,6 +33,7 @@ _KEYS = ("margrave", "schema", "version", "created", "method", "solution", "tabl
 # What the file system and the list of files agree on: a name, or a name in a folder, none of them hidden.
 _PATH = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)?[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_AGAIN = "; get the release again"
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,27 @@ class Manifest:
         document["files"] = {name: vars(self.files[name]) for name in sorted(self.files)}
         document["checksum"] = _checksum(document)
         return json.dumps(document, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def damage(what: str) -> DamageError:
+    """Return the error for a file that is missing or is not what was saved, with the remedy that always helps."""
+    return DamageError(what + _AGAIN)
+
+
+def remedied(error: DamageError, remedy: str | None) -> DamageError:
+    """Return the same damage with a better remedy, if there is one.
+
+    Parameters
+    ----------
+    error
+        An error of `damage`.
+    remedy
+        What to do, in words; None if nothing better is known.
+    """
+    said = str(error)
+    if remedy is None or not said.endswith(_AGAIN):
+        return error
+    return DamageError(f"{said.removesuffix(_AGAIN)}; {remedy}")
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -20,7 +20,7 @@ from margrave.algebra.kernels import Floats
 from margrave.domain import Domain
 from margrave.escaping import guarded
 from margrave.release.frames import distinct
-from margrave.release.store.damage import damage
+from margrave.release.store.manifest import damage
 from margrave.release.store.pages import page_sizes
 
 if TYPE_CHECKING:

@@ -13,9 +13,16 @@ from pathlib import Path
 from margrave.errors import MargraveError, StoreError
 from margrave.measurements import Measurements
 from margrave.measurements.archive import UNREADABLE
-from margrave.release.store.damage import damage
 from margrave.release.store.folder import list_files
-from margrave.release.store.manifest import MANIFEST, MEASUREMENTS, OWN_FILES, FileEntry, Manifest, read_manifest
+from margrave.release.store.manifest import (
+    MANIFEST,
+    MEASUREMENTS,
+    OWN_FILES,
+    FileEntry,
+    Manifest,
+    damage,
+    read_manifest,
+)
 
 
 def checksum(file: Path) -> FileEntry:
@@ -77,4 +84,7 @@ def _is_recorded(folder: Path, file: Path) -> bool:
         recorded = read_manifest(folder).files
     except StoreError:
         return True
-    return recorded.get(MEASUREMENTS) == checksum(file)
+    try:
+        return recorded.get(MEASUREMENTS) == checksum(file)
+    except OSError:
+        return False
