@@ -15,8 +15,8 @@ from margrave.measurements import Measurements
 from margrave.methods import names
 from margrave.privacy.entropy import InsecureSeededSource
 from margrave.privacy.noise import gaussian_sampler
+from margrave.release.export.registry import registry_entry
 from margrave.release.reconstruct import reconstruct
-from margrave.release.registry import registry_entry
 from margrave.workload import Workload
 
 yaml = pytest.importorskip("yaml", reason="the entry is read back with PyYAML, which only the tests need")

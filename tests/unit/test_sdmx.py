@@ -9,7 +9,7 @@ from releases import DOMAIN, WORKLOAD, adaptive, foreign, made, measured
 
 from margrave.domain import Attribute, Domain
 from margrave.errors import MargraveError, StoreError
-from margrave.release.sdmx import MEASURES, sdmx_codes, sdmx_dimensions, write_sdmx
+from margrave.release.export.sdmx import MEASURES, sdmx_codes, sdmx_dimensions, write_sdmx
 
 RELEASE = made(measured(), "lnn")
 IDENTITY = {"agency": "OFFICE.SUB", "dataflow": "SURVEY", "version": "2.1.0"}

@@ -36,12 +36,12 @@ def export(
 
     Example:  margrave export release --form sdmx --agency STAT --dataflow TOWN --out release.csv
     """
-    from margrave.release import export as exporting
+    from margrave.release.export import forms
     from margrave.release.store.loading import load
 
-    exporting.require_form(out, form.value, agency, dataflow)
+    forms.require_form(out, form.value, agency, dataflow)
     with progress() as begin:
-        exporting.export(
+        forms.export(
             load(folder),
             out,
             form=form.value,

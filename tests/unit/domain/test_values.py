@@ -23,8 +23,8 @@ from margrave.domain.values import Bins, Codes, Labels, Values, registry
 from margrave.domain.values.kind import checked_list, checked_text
 from margrave.domain.values.numbers import Intervals, ListedNumbers, Range
 from margrave.errors import DataError, DomainError, QueryError
+from margrave.release.export.sdmx import write_sdmx
 from margrave.release.report.page import report
-from margrave.release.sdmx import write_sdmx
 
 KEPT = Path(__file__).parents[2] / "kept" / "0.1"
 

@@ -13,7 +13,7 @@ from margrave.cli import app
 from margrave.errors import ReconstructionError, StoreError
 from margrave.methods.method import Made, Method, Request, Words
 from margrave.options import option
-from margrave.release.registry import registry_entry
+from margrave.release.export.registry import registry_entry
 from margrave.release.report.page import report
 
 DOMAIN = mg.Domain.fromdict({"age": 3, "sex": ["F", "M"]})

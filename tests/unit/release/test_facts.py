@@ -7,9 +7,9 @@ import pytest
 from releases import DOMAIN, adaptive, foreign, made, measured
 
 from margrave.release import facts
-from margrave.release.registry import registry_entry
+from margrave.release.export.registry import registry_entry
+from margrave.release.export.sdmx import MEASURES
 from margrave.release.report.page import report
-from margrave.release.sdmx import MEASURES
 
 NOISY = measured()
 

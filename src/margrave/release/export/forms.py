@@ -8,9 +8,9 @@ from pathlib import Path
 
 from margrave.atomic_file import replacing
 from margrave.errors import ReleaseError, suggestion
-from margrave.release.registry import registry_entry
+from margrave.release.export.registry import registry_entry
+from margrave.release.export.sdmx import write_sdmx
 from margrave.release.release import Release
-from margrave.release.sdmx import write_sdmx
 from margrave.release.store.documents import require_outside
 from margrave.release.store.folder import checked_target, new_folder
 from margrave.release.store.tables import table_stems, write_csv
