@@ -154,7 +154,7 @@ def test_the_plan_opens_no_data(survey):
         (("--privacy-id", "person"), "person"),
         (("--counting", "guess"), "no counting 'guess'"),
         (("--table", "people"), "table"),
-        (("--out", "no/such/release"), "is no folder to put"),
+        (("--out", "no/such/release"), "is not a folder"),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_2(survey, words, message):

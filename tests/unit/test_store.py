@@ -279,9 +279,11 @@ def test_the_page_for_readers_lists_what_is_there_under_its_title(tmp_path, csv,
 
 @pytest.mark.parametrize("title", ["half \ud800", 7])
 def test_a_title_that_cannot_be_written_is_refused_at_once(tmp_path, title):
-    with refused("the title is no text of whole characters; give one that can be written as UTF-8"):
+    with refused(
+        "the title must be text that can be written as UTF-8; it is something else, or has an unpaired surrogate"
+    ):
         made(NOISY).save(tmp_path / "out", title=title)
-    with refused("the document 'a.txt' is no text of whole characters"):
+    with refused("the document 'a.txt' must be text that can be written as UTF-8"):
         made(NOISY).save(tmp_path / "out", documents={"a.txt": title})
     assert not list(tmp_path.iterdir())
 

@@ -113,12 +113,14 @@ def test_a_full_disk_is_an_error_in_words_and_leaves_nothing(tmp_path, limit):
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_in_words(tmp_path):
-    with refused(f"{tmp_path / 'nowhere'} is no folder to put 'out' into; make it first, or name another one"):
+    with refused(
+        f"{tmp_path / 'nowhere'} is not a folder, so 'out' cannot be written there; create it, or name another one"
+    ):
         NEW.save(tmp_path / "nowhere" / "out")
     (tmp_path / "file").write_text("x")
-    with refused(f"{tmp_path / 'file'} is no folder to put 'out' into"):
+    with refused(f"{tmp_path / 'file'} is not a folder, so 'out' cannot be written there"):
         NEW.save(tmp_path / "file" / "out")
-    with refused("is no folder to put '' into"):
+    with refused("is not a folder, so '' cannot be written there"):
         NEW.save("/")
     with refused("'\\x00' cannot be written to ("):
         NEW.save("\0")
@@ -161,10 +163,10 @@ def test_only_a_release_and_an_empty_folder_are_ever_replaced(tmp_path):
     with refused(f"{target / 'thesis.txt'} is not part of the release there and would be lost; move it elsewhere"):
         NEW.save(target, overwrite=True)
     (target / "manifest.json").unlink()
-    with refused(f"{target} is no release, and only a release is replaced; name another folder"):
+    with refused(f"{target} is not a release, and only a release is replaced; name another folder"):
         NEW.save(target, overwrite=True)
     (target / "manifest.json").write_text('{"margrave": "plan", "files": {"thesis.txt": 1}}')
-    with refused(f"{target} is no release, and only a release is replaced; name another folder"):
+    with refused(f"{target} is not a release, and only a release is replaced; name another folder"):
         NEW.save(target, overwrite=True)
     (target / "manifest.json").write_text("{")
     with refused("manifest.json is damaged: not JSON"):

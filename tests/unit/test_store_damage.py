@@ -69,7 +69,7 @@ def test_an_untouched_copy_is_whole(folder):
 
 
 def anew(folder):
-    return f"; margrave reconstruct {folder / 'measurements.npz'} … makes it anew at no cost"
+    return f"; margrave reconstruct {folder / 'measurements.npz'} … rebuilds it at no privacy cost"
 
 
 def check_damage(folder, name, text):
@@ -304,8 +304,8 @@ def put(*path):
             put("method", "name", "magic"),
             "was made by the method 'magic', this margrave knows lnn, mle, trunc, tr",
         ),
-        (put("method", "name", 3), "is damaged (an entry is no text)"),
-        (put("method", "lnn"), "is damaged (an entry is no JSON object)"),
+        (put("method", "name", 3), "is damaged (an entry is not text)"),
+        (put("method", "lnn"), "is damaged (an entry is not a JSON object)"),
         (
             put("method", "options", []),
             "not record a method (the options of the method 'lnn' are not",
@@ -331,25 +331,25 @@ def put(*path):
             "the method 'trunc' are those of 'trunc+r",
         ),
         (put("more", 3), "is damaged (its keys are not margrave, schema"),
-        (put("files", []), "is damaged (an entry is no JSON object)"),
-        (put("tables", {}), "is damaged (an entry is no JSON list)"),
+        (put("files", []), "is damaged (an entry is not a JSON object)"),
+        (put("tables", {}), "is damaged (an entry is not a JSON list)"),
         (put("tables", []), "the workload names no table"),
-        (put("tables", 0, "file", "../../etc/passwd"), "'../../etc/passwd' is no name of a file in the folder"),
-        (put("tables", 0, "file", "/etc/passwd"), "'/etc/passwd' is no name of a file in the folder"),
+        (put("tables", 0, "file", "../../etc/passwd"), "'../../etc/passwd' is not the name of a file in the folder"),
+        (put("tables", 0, "file", "/etc/passwd"), "'/etc/passwd' is not the name of a file in the folder"),
         (put("tables", 0, "file", "tables/other.parquet"), "its list of files lacks tables/other.parquet"),
         (put("tables", 0, "file", "tables/age.sex.parquet"), "is damaged (it names a file twice)"),
         (put("tables", 0, "file", "README.md"), "README.md is damaged (Parquet magic bytes not found in footer"),
-        (put("tables", 0, "weight", -1), "is damaged (a weight is no positive number)"),
+        (put("tables", 0, "weight", -1), "is damaged (a weight is not a positive number)"),
         (put("tables", 0, "weight", 10**400), "is damaged: a number of 401 characters"),
         (put("tables", 0, "cells", 3), "tables/sex.parquet is damaged: domain.json has other sizes"),
-        (put("tables", 0, "cells", 3.5), "is damaged (a number of bytes or cells is no whole number)"),
+        (put("tables", 0, "cells", 3.5), "is damaged (a number of bytes or cells is not a whole number)"),
         (put("tables", 0, "attributes", ["who"]), "no attribute 'who' in the domain"),
         (put("tables", 0, "attributes", ["age", "sex"]), "its manifest does not list each table once"),
-        (put("tables", 0, "attributes", "sex"), "is damaged (an entry is no JSON list)"),
+        (put("tables", 0, "attributes", "sex"), "is damaged (an entry is not a JSON list)"),
         (put("solution", "status", "LUCKY"), "its solution is no report of the solver ('LUCKY')"),
         (put("solution", "gap", "small"), "its solution is no report of the solver (could not convert"),
         (put("solution", {}), "its solution is no report of the solver ('status')"),
-        (put("files", "../x", {"bytes": 1, "sha256": "0" * 64}), "'../x' is no name of a file in the folder"),
+        (put("files", "../x", {"bytes": 1, "sha256": "0" * 64}), "'../x' is not the name of a file in the folder"),
         (put("files", "y", {"bytes": 1, "sha256": "0" * 64}), None),
         (put("files", "y", {"bytes": 1, "sha256": "x"}), "is damaged (a checksum is not 64 hexadecimal digits)"),
         (put("files", "manifest.json", {"bytes": 1, "sha256": "0" * 64}), "is damaged (it names a file twice)"),

@@ -68,7 +68,7 @@ def test_only_a_release_has_documents(folder, tmp_path):
         replace_document(tmp_path, "report.html", "x")
     with refused(f"there is no folder {tmp_path / 'none'}"):
         replace_document(tmp_path / "none", "report.html", "x")
-    with refused("the document 'report.html' is no text of whole characters"):
+    with refused("the document 'report.html' must be text that can be written as UTF-8"):
         replace_document(folder, "report.html", "\ud800")
 
 
@@ -83,7 +83,7 @@ def test_a_failure_is_an_error_in_words_and_leaves_a_release_that_loads(folder, 
         return real(source, target)
 
     monkeypatch.setattr(Path, "replace", replace)
-    with refused(f"{folder / 'report.html'} cannot be written (No space left on device); make room, or ask for"):
+    with refused(f"{folder / 'report.html'} cannot be written (No space left on device); free some space, or request"):
         replace_document(folder, "report.html", "new")
     assert same(RELEASE, load(folder))
     named = [sentence for sentence in verify(folder) if "report.html is damaged" in sentence]

@@ -361,9 +361,9 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "options", "said"),
     [
-        (["report"], {}, "a str is no release; give what reconstruct() returns"),
-        ([None], {"title": 7}, "the title is 7; give a text of whole characters, or leave it out"),
-        ([None], {"title": "half \ud800"}, "the title is 'half \\ud800'; give a text of whole characters"),
+        (["report"], {}, "expected a Release, got a str; give what reconstruct() returns"),
+        ([None], {"title": 7}, "the title is 7; give text that can be written as UTF-8, or leave it out"),
+        ([None], {"title": "half \ud800"}, "the title is 'half \\ud800'; give text that can be written as UTF-8"),
         ([None], {"most_bytes": -1}, "most_bytes is -1; give a whole number of at least 0"),
         ([None], {"most_bytes": True}, "most_bytes is True; give a whole number of at least 0"),
     ],

@@ -3,7 +3,7 @@
 Those that never change (budget, error and non-negativity by order) are drawn here and stand in the page as SVG, so that
 they need no script and print well. Those of the picked table are specifications with empty data, which the script of
 the page fills and hands to the Vega libraries. Colours are the page's own variables: they follow light and dark by
-themselves. All are safe for colour-blind readers, and no meaning hangs on colour alone.
+themselves. All are safe for colour-blind readers, and no meaning depends on colour alone.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def distance_chart(orders: Sequence[OrderFindings], noun: str) -> str:
 def heat_map() -> dict[str, Any]:
     """Return the specification of the heat map; its data are rows of row and column, value, and their texts.
 
-    Rows and columns are codes, and the parameters rows and columns list their labels: Vega would stumble over a label
+    Rows and columns are codes, and the parameters rows and columns list their labels: Vega would misread a label
     that has a meaning in its own language.
     """
     import altair as alt

@@ -156,7 +156,7 @@ class _Comparison:
     known: NDArray[np.bool_]
 
     def taken(self, tables: NDArray[np.intp], known: NDArray[np.bool_]) -> _Comparison:
-        """Return the part about some tables, with the news which of them are determined."""
+        """Return the part about some tables, and mark which of them are determined."""
         return _Comparison(
             self.cells[tables], self.negative[tables], self.negative_sum[tables], self.distance[tables], known
         )

@@ -58,8 +58,8 @@ def report(release: Release, *, title: str | None = None, most_bytes: int = MOST
     findings = find(release)
     embedding = embed(release, most_bytes=most_bytes)
     described = release.workload.domain.description
-    spoken = title or described[:1].upper() + described[1:] or _TITLE
-    return _render(_content(release, spoken, findings, embedding))
+    heading = title or described[:1].upper() + described[1:] or _TITLE
+    return _render(_content(release, heading, findings, embedding))
 
 
 def write_report(
@@ -103,17 +103,17 @@ def renew_report(folder: str | os.PathLike[str], *, title: str | None = None) ->
 
 
 def _check_request(release: object, title: object, most_bytes: object) -> None:
-    """Refuse what is no release, no title or no number of bytes."""
+    """Refuse anything but a release, a title and a number of bytes."""
     if not isinstance(release, Release):
-        raise ReleaseError(f"a {type(release).__name__} is no release; give what reconstruct() returns")
+        raise ReleaseError(f"expected a Release, got a {type(release).__name__}; give what reconstruct() returns")
     if title is not None and (not isinstance(title, str) or not _is_whole_text(title)):
-        raise ReleaseError(f"the title is {title!r}; give a text of whole characters, or leave it out")
+        raise ReleaseError(f"the title is {title!r}; give text that can be written as UTF-8, or leave it out")
     if isinstance(most_bytes, bool) or not isinstance(most_bytes, int) or most_bytes < 0:
         raise ReleaseError(f"most_bytes is {most_bytes!r}; give a whole number of at least 0, such as 2_000_000")
 
 
 def _is_whole_text(text: str) -> bool:
-    """Tell whether a file in UTF-8 can hold the text: half a character cannot be written."""
+    """Tell whether a file in UTF-8 can hold the text: an unpaired surrogate cannot be written."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -59,12 +59,12 @@ def what(release: Release) -> str:
     """Return which tables there are."""
     domain = release.workload.domain
     return (
-        f"The release holds {tables_spoken(release)}, {counted(release.workload.cells, 'cell')} in all, "
+        f"The release holds {tables_text(release)}, {counted(release.workload.cells, 'cell')} in all, "
         f"over {counted(len(domain), 'attribute')}. Every table inside one of these can be asked for as well."
     )
 
 
-def tables_spoken(release: Release) -> str:
+def tables_text(release: Release) -> str:
     """Return how many tables of how many attributes there are: ``4 tables: the total, 2 of 1 attribute and …``."""
     orders = Counter(len(names) for names in release.workload.sets)
     tables = counted(len(release.workload), "table")
@@ -254,7 +254,7 @@ def record_rows(release: Release) -> Rows:
     """Return the record as names and texts."""
     cells = counted(release.workload.cells, "cell")
     rows = [
-        ("Tables", f"{tables_spoken(release)}; {cells} in all"),
+        ("Tables", f"{tables_text(release)}; {cells} in all"),
         ("Counts", f"{release.method.words.counts} ({release.method.name})"),
         ("Options of the method", release.method.options_text()),
     ]

@@ -1,8 +1,8 @@
 """Documents of a release: texts for readers that travel in its folder, with a checksum like every other file there.
 
-A document and the manifest that vouches for it are two files, and no system replaces two files at once. Both are
+A document and the manifest with its checksum are two files, and no system replaces two files at once. Both are
 written under hidden names before either is renamed, the document first: whoever stops the machine between the two
-leaves a release that loads, and a document that `inspection.verify` names. To replace it again mends it.
+leaves a release that loads, and a document that `inspection.verify` names. Replacing it again repairs it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def replace_document(folder: str | os.PathLike[str], name: str, text: str) -> No
             new_manifest.flush()  # what does not fit on the disk shall fail before anything is renamed
     except OSError as error:
         raise StoreError(
-            f"{root / name} cannot be written ({error.strerror}); make room, or ask for the right"
+            f"{root / name} cannot be written ({error.strerror}); free some space, or request permission"
         ) from error
     with suppress(OSError):  # some file systems cannot bring a folder to disk, and the document is there
         sync(root)
@@ -75,7 +75,7 @@ def checked_documents(documents: Mapping[str, str], *, taken: Iterable[str] = ()
 
 
 def require_text(text: object, what: str) -> None:
-    """Refuse what a file in UTF-8 cannot hold: something else than a text, or half a character.
+    """Refuse what a file in UTF-8 cannot hold: anything but text, and text with an unpaired surrogate.
 
     Parameters
     ----------
@@ -90,7 +90,9 @@ def require_text(text: object, what: str) -> None:
             return
     except UnicodeEncodeError:
         pass
-    raise StoreError(f"{what} is no text of whole characters; give one that can be written as UTF-8")
+    raise StoreError(
+        f"{what} must be text that can be written as UTF-8; it is something else, or has an unpaired surrogate"
+    )
 
 
 def require_outside(path: str | os.PathLike[str]) -> None:

@@ -56,7 +56,9 @@ def checked_target(folder: str | os.PathLike[str]) -> Path:
     except (OSError, ValueError) as error:
         raise StoreError(f"{os.fspath(folder)!r} cannot be written to ({_reason(error)}); name another one") from error
     if not ready:
-        raise StoreError(f"{path.parent} is no folder to put {path.name!r} into; make it first, or name another one")
+        raise StoreError(
+            f"{path.parent} is not a folder, so {path.name!r} cannot be written there; create it, or name another one"
+        )
     return path
 
 
@@ -81,7 +83,7 @@ def require_folder(folder: str | os.PathLike[str]) -> Path:
 
 
 def list_files(folder: Path) -> Iterator[str]:
-    """Iterate over everything in a folder that is no folder, as relative paths with ``/``; hidden names left out."""
+    """Iterate over every file of a folder and of those inside it, as relative paths with ``/``; without hidden names."""
     for place, folders, files in os.walk(folder, onerror=_raise):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         inside = Path(place)

@@ -97,7 +97,7 @@ class Manifest:
     files: Mapping[str, FileEntry]
 
     def needs(self, name: str) -> bool:
-        """Tell whether numbers, or what is promised about them, hang on a file; others are documents for readers."""
+        """Tell whether numbers, or what is promised about them, depend on a file; others are documents for readers."""
         return name in _NEEDED or name.startswith(f"{TABLES}/")
 
     def to_json(self) -> str:
@@ -217,37 +217,37 @@ def _file(entry: object) -> FileEntry:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise TypeError("an entry is no JSON object")
+        raise TypeError("an entry is not a JSON object")
     return value
 
 
 def _list(value: object) -> Sequence[Any]:
     if not isinstance(value, list):
-        raise TypeError("an entry is no JSON list")
+        raise TypeError("an entry is not a JSON list")
     return value
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError("an entry is no text")
+        raise TypeError("an entry is not text")
     return value
 
 
 def _path(value: object) -> str:
     if not _PATH.fullmatch(_text(value)):
-        raise ValueError(f"{value!r} is no name of a file in the folder")
+        raise ValueError(f"{value!r} is not the name of a file in the folder")
     return _text(value)
 
 
 def _whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError("a number of bytes or cells is no whole number")
+        raise ValueError("a number of bytes or cells is not a whole number")
     return value
 
 
 def _positive(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ValueError("a weight is no positive number")
+        raise ValueError("a weight is not a positive number")
     return float(value)
 
 

@@ -175,7 +175,7 @@ def require_target(folder: str | os.PathLike[str], *, overwrite: bool) -> Path:
     if os.path.lexists(target):
         _check_replaceable(target, overwrite=overwrite)
     if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise StoreError(f"{target.parent} may not be written to; name another folder, or ask for the right to")
+        raise StoreError(f"{target.parent} cannot be written to; name another folder, or request permission")
     return target
 
 
@@ -194,11 +194,11 @@ def _check_replaceable(target: Path, *, overwrite: bool) -> None:
     if not present:
         return
     if MANIFEST not in present:
-        raise StoreError(f"{target} is no release, and only a release is replaced; name another folder")
+        raise StoreError(f"{target} is not a release, and only a release is replaced; name another folder")
     document = read_document(target / MANIFEST)
     known = document.get("files")
     if document.get("margrave") != KIND or not isinstance(known, dict):
-        raise StoreError(f"{target} is no release, and only a release is replaced; name another folder")
+        raise StoreError(f"{target} is not a release, and only a release is replaced; name another folder")
     for name in sorted(present - {MANIFEST} - set(known)):
         raise StoreError(f"{target / name} is not part of the release there and would be lost; move it elsewhere")
 
@@ -223,7 +223,7 @@ def _descriptions(
 ) -> dict[str, str]:
     """Return the files that describe the release, by name."""
     domain, provenance = release.workload.domain, release.provenance
-    spoken = title or f"{len(tables):,} cross-tabulations of {', '.join(domain.attributes)}"
+    heading = title or f"{len(tables):,} cross-tabulations of {', '.join(domain.attributes)}"
     page = readme(
         domain,
         tables,
@@ -235,7 +235,7 @@ def _descriptions(
     )
     return {
         "README.md": page,
-        "csvw-metadata.json": as_json(csvw_document(domain, tables, spoken)),
+        "csvw-metadata.json": as_json(csvw_document(domain, tables, heading)),
         "domain.json": domain.to_json(),
         "privacy.json": as_json(privacy_document(provenance)),
     }

@@ -64,7 +64,7 @@ def remedy(folder: Path) -> str | None:
     file = folder / MEASUREMENTS
     if not (_is_readable(file) and _is_recorded(folder, file)):
         return None
-    return f"margrave reconstruct {file} … makes it anew at no cost"
+    return f"margrave reconstruct {file} … rebuilds it at no privacy cost"
 
 
 def _is_readable(file: Path) -> bool:
