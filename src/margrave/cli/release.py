@@ -169,11 +169,7 @@ def say(publication: Publication, released: Release, screen: Screen) -> None:
     if publication.report:
         screen.print(f"report: {Path(shown) / REPORT}")
     if released.provenance is not None:
-        record = released.provenance
-        screen.print(f"privacy: ε = {record.epsilon:.6g} at δ = {record.delta:.3g} (ρ = {float(record.rho):.6g})")
-        screen.print(_rows(record))
-        if record.cut_short is not None:
-            screen.print(f"the run was cut short {record.cut_short}; it is charged in full")
+        _say_privacy(released.provenance, screen)
     if released.solution is not None:
         screen.print(f"solved in {released.solution.steps} rounds, within {released.solution.gap:.0e} of the best fit")
 
@@ -205,11 +201,15 @@ def result(publication: Publication, released: Release) -> dict[str, Any]:
     }
 
 
-def _rows(record: Provenance) -> str:
-    """Return what is known about the rows of one person."""
-    from margrave.release.rows import of_result
+def _say_privacy(record: Provenance, screen: Screen) -> None:
+    """Say what is promised to whom; that nothing is, where the noise was not private."""
+    from margrave.release import facts
 
-    most = "1 row" if record.contributions == 1 else f"{record.contributions:,} rows"
-    if record.contributions_bounded == "enforced":
-        return f"rows: at most {most} a person{of_result(record)} were counted; there may be more"
-    return f"rows: at most {most} a person{of_result(record)}; not checked, use --privacy-id to enforce it"
+    if not record.private:
+        screen.print(styled(facts.NOT_PRIVATE.word, "bold"), facts.NOT_PRIVATE.reason)
+        return
+    screen.print(f"privacy: {facts.stated(record)} (ρ = {facts.stated_rho(record)})")
+    enforce = "; use --privacy-id to enforce it" if record.contributions_bounded == "declared" else ""
+    screen.print(f"rows: {facts.row_limit(record)}{enforce}")
+    if record.cut_short is not None:
+        screen.print(facts.cut_short(record))

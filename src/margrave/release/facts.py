@@ -107,7 +107,7 @@ def statement(record: Provenance | None) -> str:
     said = [
         f"Made by the mechanism {record.mechanism!r}. The noise is {noise(record)}.",
         f"The release is differentially private for one person more or less, {person(record)}: {stated(record)}, from "
-        f"ρ = {rounded_up(float_above(record.rho), 6)} of zero-concentrated differential privacy (all rounded up).",
+        f"ρ = {stated_rho(record)} of zero-concentrated differential privacy (all rounded up).",
         "Everything after the noise is post-processing and costs no privacy.",
         cut_short(record),
         query_spoken(record),
@@ -126,6 +126,11 @@ def stated(record: Provenance, digits: int = 6) -> str:
         How many digits of ε to show.
     """
     return f"ε = {rounded_up(record.epsilon, digits)} at δ = {power_of_ten(record.delta)}"
+
+
+def stated_rho(record: Provenance) -> str:
+    """Return ρ of zero-concentrated differential privacy to six digits, rounded up."""
+    return rounded_up(float_above(record.rho), 6)
 
 
 def person(record: Provenance) -> str:

@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from releases import DOMAIN, adaptive, foreign, made, measured
 
+from margrave.cli.release import _say_privacy
 from margrave.release import facts
 from margrave.release.export.registry import registry_entry
 from margrave.release.export.sdmx import MEASURES
@@ -97,3 +99,23 @@ def test_people_are_counted_where_each_has_one_row():
     assert facts.noun(replace(NOISY.provenance, contributions=1)) == "people"
     assert facts.noun(NOISY.provenance) == facts.noun(None) == "records"
     assert facts.coverage(DOMAIN, None) == "covers the true count in 95 of 100 such releases"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"private": False},
+            ["Not private The noise came from a seed, or from a sampler that margrave does not know."],
+        ),
+        ({}, ["privacy: ε = 1 at δ = 10⁻⁹ (ρ = 0.01497", "rows: each person has at most 2 rows in the table"]),
+        ({"cut_short": "after 1 round"}, ["privacy", "rows", "The run was cut short after 1 round; its whole budget"]),
+    ],
+)
+def test_the_screen_says_it_in_the_same_words(changes, said):
+    lines = []
+    screen = SimpleNamespace(print=lambda *words: lines.append(" ".join(map(str, words))))
+    _say_privacy(replace(NOISY.provenance, **changes), screen)
+    assert len(lines) == len(said)
+    for line, begin in zip(lines, said, strict=True):
+        assert line.startswith(begin)

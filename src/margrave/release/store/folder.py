@@ -83,7 +83,7 @@ def require_folder(folder: str | os.PathLike[str]) -> Path:
 
 
 def list_files(folder: Path) -> Iterator[str]:
-    """Iterate over every file of a folder and of those inside it, as relative paths with ``/``; without hidden names."""
+    """Iterate over all files of a folder and of those inside it, as relative paths with ``/``; without hidden names."""
     for place, folders, files in os.walk(folder, onerror=_raise):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         inside = Path(place)
