@@ -106,7 +106,7 @@ def test_people_are_counted_where_each_has_one_row():
     [
         (
             {"private": False},
-            ["Not private The noise came from a seed, or from a sampler that margrave does not know."],
+            ["Not private The noise came from a seed, or from a sampler that margrave does not"],
         ),
         ({}, ["privacy: ε = 1 at δ = 10⁻⁹ (ρ = 0.01497", "rows: each person has at most 2 rows in the table"]),
         ({"cut_short": "after 1 round"}, ["privacy", "rows", "The run was cut short after 1 round; its whole budget"]),
