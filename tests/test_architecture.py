@@ -205,3 +205,16 @@ def test_every_public_name_is_documented_and_there_are_few():
     assert len(public) <= 30
     for name in public:
         assert getattr(margrave, name).__doc__, name
+
+
+def test_the_architecture_page_names_every_room_on_its_floor_and_no_file_that_is_not_there():
+    page = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    floors = {}
+    for floor, rooms in re.findall(r"^\| (\d+) \| (.+?) \|", page, flags=re.MULTILINE):
+        floors |= {name.strip("`/"): int(floor) - 1 for name in re.findall(r"`[a-z_]+/?`", rooms)}
+    assert {name: floor for name, floor in FLOOR_OF.items() if not name.startswith("__")} == {
+        name: floor for name, floor in floors.items() if name != "margrave"
+    }
+    for named in re.findall(r"`([a-z_/]+(?:\.py|/))`", page):
+        if not named.startswith(("tests/", "src/")):
+            assert (PACKAGE / named).exists(), named
