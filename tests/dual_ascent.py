@@ -28,7 +28,7 @@ import numpy as np
 
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats
-from margrave.errors import ConvergenceError, ReconstructionError
+from margrave.errors import ConvergenceError, ReleaseError
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import solver_weights
 
@@ -64,7 +64,7 @@ def dual_ascent(
     """
     layout = estimates.layout
     if not (rounds >= 1 and 0 < step < math.inf and -math.inf < initial <= 0):
-        raise ReconstructionError(
+        raise ReleaseError(
             f"rounds is {rounds!r}, step {step!r} and initial {initial!r}; give at least one round, a positive step "
             "and a start of at most zero"
         )
@@ -105,7 +105,7 @@ def _constrained(estimates: Estimates, tables: Sequence[int] | None) -> Floats:
     if tables is None:
         return transform.outer_weights(layout)
     if not tables or not all(0 <= table < len(layout.sets) for table in tables):
-        raise ReconstructionError(
+        raise ReleaseError(
             f"tables is {list(tables)!r}; give at least one table of the layout, "
             f"a number from 0 to {len(layout.sets) - 1}"
         )

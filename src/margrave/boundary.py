@@ -94,7 +94,9 @@ def _drawn(sampler: Sampler, variance: Fraction, count: int) -> Integers:
     """Return noise if it is whole numbers, as many as asked for: floating point would void the guarantee."""
     noise = sampler.draw(variance, count)
     if not isinstance(noise, np.ndarray) or noise.dtype != np.int64 or noise.shape != (count,):
-        raise MeasurementError(f"sampler {sampler.name!r} did not give {count:,} whole numbers (int64); use another")
+        raise MeasurementError(
+            f"sampler {sampler.name!r} did not give {count:,} whole numbers (int64)", remedy="use another"
+        )
     return noise
 
 
@@ -107,6 +109,6 @@ def check_range(layout: Layout, noise: Sequence[Fraction | None]) -> None:
     for table in np.flatnonzero(cells > _RANGE // MOST_ROWS).tolist():
         if noise[table] is not None:
             raise MeasurementError(
-                f"a table of {len(layout.sets[table])} attributes has {int(cells[table]):,} cells; at most "
-                f"{_RANGE // MOST_ROWS:,} can be measured exactly; ask for tables of fewer attributes"
+                f"a table of {len(layout.sets[table])} attributes has {int(cells[table]):,} cells",
+                remedy=f"at most {_RANGE // MOST_ROWS:,} can be measured exactly; ask for tables of fewer attributes",
             )

@@ -18,10 +18,19 @@ class MargraveError(Exception):
 
     Its text is one line of visible characters without a password, whatever names, paths, addresses and messages of
     others went into it. A text of more than 4,000 characters is shown without its middle.
+
+    Parameters
+    ----------
+    problem
+        What was given and what is allowed.
+    remedy
+        What to do about it; the text of the error ends with it.
     """
 
-    def __init__(self, *words: object) -> None:
-        super().__init__(*(without_passwords(word) if isinstance(word, str) else word for word in words))
+    def __init__(self, problem: object = "", *, remedy: str = "") -> None:
+        text = without_passwords(str(problem))
+        self.problem, self.remedy = text, without_passwords(remedy)
+        super().__init__(f"{text}; {self.remedy}" if self.remedy else text)
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -30,44 +39,40 @@ class MargraveError(Exception):
         return visible(text)
 
 
-class DomainError(MargraveError):
-    """A domain, or a file that should hold one, is not what it must be."""
+class DomainError(MargraveError, ValueError):
+    """A domain, or a file that should hold one, is not what it must be; or it has no such attribute or value."""
 
 
-class WorkloadError(MargraveError):
+class WorkloadError(MargraveError, ValueError):
     """A workload names tables that cannot be made."""
 
 
-class ArrayError(MargraveError):
-    """An array has the wrong shape or holds a value that is not a number."""
+class PlanError(MargraveError, ValueError):
+    """A budget or a plan cannot be made as asked, or does not hold what it is asked for."""
 
 
-class MemoryLimitError(MargraveError):
-    """The work would need more memory than the machine has."""
+class NoiseError(MargraveError, ValueError):
+    """Noise or a choice cannot be drawn as asked, or its source of random bits is broken; no score is shown."""
 
 
-class DataError(MargraveError):
+class DataError(MargraveError, ValueError):
     """A private table cannot be read or does not fit its domain; the message shows no value of it."""
 
 
-class MeasurementError(MargraveError):
-    """A measurement, its noise, or a file that should hold measurements is not what it must be."""
+class MeasurementError(MargraveError, ValueError):
+    """An array, a measurement, its noise, or a file that should hold measurements is not what it must be."""
 
 
-class ConvergenceError(MargraveError):
-    """An iteration ended before it reached its tolerance."""
-
-
-class ReconstructionError(MargraveError):
-    """Tables cannot be made from the measurements in the way asked for."""
-
-
-class ReleaseError(MargraveError):
-    """A reconstruction cannot be made as asked, or a release does not hold the table asked for."""
+class ReleaseError(MargraveError, ValueError):
+    """Tables cannot be made from the measurements as asked, or a release does not hold what is asked for."""
 
 
 class QueryError(ReleaseError):
     """A condition cannot be read, or asks for what the tables cannot tell."""
+
+
+class ConvergenceError(MargraveError):
+    """An iteration ended before it reached its tolerance."""
 
 
 class StoreError(MargraveError):
@@ -78,18 +83,6 @@ class DamageError(StoreError):
     """A file of a saved release is missing, or is not what was saved."""
 
 
-class PlanError(MargraveError):
-    """A plan cannot be made as asked, or does not hold what it is asked for."""
-
-
-class BudgetError(MargraveError):
-    """A privacy budget, or a number that should be one, is not what it must be."""
-
-
-class SelectionError(MargraveError):
-    """A candidate cannot be selected as asked; the message shows no score."""
-
-
 class LedgerError(MargraveError):
     """A ledger cannot be read, written or trusted."""
 
@@ -98,15 +91,15 @@ class BudgetRefusedError(LedgerError):
     """A charge would pass the cap of the ledger; nothing was charged."""
 
 
-class NoiseError(MargraveError):
-    """Noise cannot be drawn as asked, or its source of random bits is broken."""
+class MemoryLimitError(MargraveError):
+    """The work would need more memory than the machine has."""
 
 
 class InterruptionError(MargraveError):
     """Work was interrupted after something had been paid for; the message says where that is kept."""
 
 
-class JobError(MargraveError):
+class JobError(MargraveError, ValueError):
     """A command line or a job file does not say what is to be done."""
 
 

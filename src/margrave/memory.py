@@ -37,7 +37,7 @@ def require_memory(needed: int, purpose: str, largest: Sequence[tuple[str, int]]
     tables = ", ".join(f"{name} ({_readable(size)})" for name, size in largest)
     named = f"the largest tables are {tables}; " if largest else ""
     raise MemoryLimitError(
-        f"{purpose} needs {_readable(needed)} of memory and {_readable(usable)} can be used; {named}{advice}"
+        f"{purpose} needs {_readable(needed)} of memory and {_readable(usable)} can be used", remedy=f"{named}{advice}"
     )
 
 

@@ -50,11 +50,11 @@ def read_text(file: Path, *, most_bytes: int = MOST_BYTES) -> str:
     with file.open("rb") as stream:
         content = stream.read(most_bytes + 1)
     if len(content) > most_bytes:
-        raise DomainError(f"larger than {most_bytes:,} bytes; give a smaller file")
+        raise DomainError(f"larger than {most_bytes:,} bytes", remedy="give a smaller file")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise DomainError(f"not UTF-8 at byte {error.start}; save it in UTF-8") from None
+        raise DomainError(f"not UTF-8 at byte {error.start}", remedy="save it in UTF-8") from None
 
 
 def parse_object(text: str) -> dict[str, Any]:
@@ -68,21 +68,27 @@ def parse_object(text: str) -> dict[str, Any]:
             parse_int=_whole_number,
             parse_float=_finite_number,
         )
+    except DomainError:
+        raise
     except ValueError as error:
-        raise DomainError(f'not JSON ({error}); write a JSON object such as {{"age": 85}}') from error
+        raise DomainError(f"not JSON ({error})", remedy='write a JSON object such as {"age": 85}') from error
     if not isinstance(document, dict):
-        raise DomainError('not a JSON object; write one such as {"age": 85}')
+        raise DomainError("not a JSON object", remedy='write one such as {"age": 85}')
     return document
 
 
 def _check_structure(text: str) -> None:
     """Refuse, before anything is made of it, a text that is too long, too deep, or of too many values."""
     if len(text) > MOST_BYTES:
-        raise DomainError(f"JSON of {len(text):,} characters; at most {MOST_BYTES:,} are read: give a smaller file")
+        raise DomainError(
+            f"JSON of {len(text):,} characters", remedy=f"at most {MOST_BYTES:,} are read: give a smaller file"
+        )
     bare = _QUOTED.sub("", text)
     values = 1 + sum(map(bare.count, ",[{"))
     if values > _MOST_VALUES:
-        raise DomainError(f"JSON of {values:,} values; at most {_MOST_VALUES:,} are read: give a smaller file")
+        raise DomainError(
+            f"JSON of {values:,} values", remedy=f"at most {_MOST_VALUES:,} are read: give a smaller file"
+        )
     needed = _BYTES_A_VALUE * values + _BYTES_A_CHARACTER * len(text)
     if needed > _SMALL:
         require_memory(needed, f"reading JSON of {len(text):,} characters", [], advice="give a smaller file")
@@ -92,7 +98,9 @@ def _check_structure(text: str) -> None:
             break
     # What is left are brackets deeper than that, or brackets without their partner: a few of those the parser names.
     if _INNERMOST.search(bare) or sum(map(bare.count, "[{")) > MOST_DEPTH:
-        raise DomainError(f"JSON with more than {MOST_DEPTH} lists and objects inside each other; write it with fewer")
+        raise DomainError(
+            f"JSON with more than {MOST_DEPTH} lists and objects inside each other", remedy="write it with fewer"
+        )
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -102,14 +110,14 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise DomainError(f"key {key!r} stands twice in one JSON object; keep the one that is meant")
+                raise DomainError(f"key {key!r} stands twice in one JSON object", remedy="keep the one that is meant")
             seen.add(key)
     return document
 
 
 def _refuse_constant(constant: str) -> NoReturn:
     """Refuse the NaN and Infinity that Python reads although JSON has none."""
-    raise DomainError(f"{constant} is not a JSON number; write finite numbers only")
+    raise DomainError(f"{constant} is not a JSON number", remedy="write finite numbers only")
 
 
 def _whole_number(digits: str) -> int:
@@ -123,13 +131,13 @@ def _finite_number(digits: str) -> float:
     _check_length(digits)
     number = float(digits)
     if not math.isfinite(number):
-        raise DomainError(f"{digits} is beyond all floating-point numbers; write finite numbers only")
+        raise DomainError(f"{digits} is beyond all floating-point numbers", remedy="write finite numbers only")
     return number
 
 
 def _check_length(digits: str) -> None:
     if len(digits) > LONGEST_NUMBER:
-        raise DomainError(f"a number of {len(digits):,} characters; write at most {LONGEST_NUMBER}")
+        raise DomainError(f"a number of {len(digits):,} characters", remedy=f"write at most {LONGEST_NUMBER}")
 
 
 def check_keys(what: str, entry: Mapping[str, Any], known: tuple[str, ...], *, needed: str) -> None:
@@ -139,4 +147,4 @@ def check_keys(what: str, entry: Mapping[str, Any], known: tuple[str, ...], *, n
             hint = suggestion(key, known)
             raise DomainError(f"{what} has the unknown key {key!r}{hint} (it may have {', '.join(known)})")
     if needed not in entry:
-        raise DomainError(f"{what} has no {needed!r}; add it")
+        raise DomainError(f"{what} has no {needed!r}", remedy="add it")

@@ -8,7 +8,7 @@ import pytest
 
 from margrave.cli.job import Job
 from margrave.domain import Domain
-from margrave.errors import BudgetError, BudgetRefusedError, DataError, JobError, LedgerError, WorkloadError
+from margrave.errors import BudgetRefusedError, DataError, JobError, LedgerError, PlanError, WorkloadError
 from margrave.privacy.budget import Budget
 
 DOMAIN = Domain.fromdict({"age": 3, "sex": 2, "region": 4})
@@ -134,7 +134,7 @@ def test_budgets():
         Job(epsilon=1.0, rho=1.0).budget()
     with pytest.raises(JobError, match="--epsilon needs --delta beside it"):
         Job(epsilon=1.0).budget()
-    with pytest.raises(BudgetError):
+    with pytest.raises(PlanError):
         Job(rho=-1.0).budget()
 
 

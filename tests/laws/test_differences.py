@@ -8,7 +8,7 @@ from matrices import difference_matrix, expand_matrix, extract_matrix, full_diff
 from strategies import seeds, sizes
 
 from margrave.algebra.differences import difference, integrate, residual_of_marginal, share_of_marginal
-from margrave.errors import ArrayError
+from margrave.errors import MeasurementError
 
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}  # sums of at most 1,024 numbers of size 1
 
@@ -62,10 +62,10 @@ def test_differences_of_big_integers_are_exact():
 
 def test_wrong_shapes_and_axes_are_named():
     with pytest.raises(
-        ArrayError, match=r"differences over axes \(0,\) of a table \(3, 2\) have shape \(2,\), not \(3,\)"
+        MeasurementError, match=r"differences over axes \(0,\) of a table \(3, 2\) have shape \(2,\), not \(3,\)"
     ):
         share_of_marginal(np.zeros(3), (0,), (3, 2))
-    with pytest.raises(ArrayError, match=r"axes \(1, 0\) must be ascending and below 2"):
+    with pytest.raises(MeasurementError, match=r"axes \(1, 0\) must be ascending and below 2"):
         residual_of_marginal(np.zeros((3, 2)), (1, 0))
 
 

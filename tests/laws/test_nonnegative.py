@@ -21,7 +21,7 @@ from strategies import families, seeds
 
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
-from margrave.errors import ReconstructionError
+from margrave.errors import ReleaseError
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Status, reconstruct_nonnegative, solver_weights
 
@@ -416,10 +416,10 @@ def triangle(same):
 def test_holds_that_contradict_each_other_are_proven_to():
     """Of three people two must agree: the three pairs agree with a probability that adds up to at least one."""
     estimates, holds = triangle(0.2)
-    with pytest.raises(ReconstructionError, match=r"held residuals contradict each other: no non-negative tables have"):
+    with pytest.raises(ReleaseError, match=r"held residuals contradict each other: no non-negative tables have"):
         reconstruct_nonnegative(estimates, hold=holds, max_steps=500)
     estimates, holds = triangle(0.33)
-    with pytest.raises(ReconstructionError, match="no non-negative tables were found within 5 steps that keep all"):
+    with pytest.raises(ReleaseError, match="no non-negative tables were found within 5 steps that keep all"):
         reconstruct_nonnegative(estimates, hold=holds, max_steps=5)
     estimates, holds = triangle(0.34)
     check_tables(estimates.layout, reconstruct_nonnegative(estimates, hold=holds, max_steps=500).marginals)

@@ -14,7 +14,7 @@ from matrices import full_difference, residual_matrix, subsets
 from scipy.optimize import nnls
 
 import margrave as mg
-from margrave.errors import ReconstructionError
+from margrave.errors import ReleaseError
 from margrave.methods import NonNegative
 
 SIZES = {"a": 2, "b": 3, "c": 2}
@@ -128,7 +128,7 @@ def test_a_file_without_the_means_is_read_and_says_what_it_lacks(tmp_path):
     old = mg.Measurements.load(tmp_path / "old.npz")
     assert old.averages is None
     text = "weights 'paper' need the plain mean of repeated measurements of a residual, and these measurements do not"
-    with pytest.raises(ReconstructionError, match=re.escape(text)):
+    with pytest.raises(ReleaseError, match=re.escape(text)):
         mg.reconstruct(old, EVERYTHING, method=NonNegative(weights="paper"))
     release = mg.reconstruct(old, EVERYTHING, method=NonNegative(weights=2.0))
     assert release.table().values == pytest.approx(2.08 / 1.01, rel=0.2)

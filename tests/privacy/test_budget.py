@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from margrave.errors import BudgetError
+from margrave.errors import PlanError
 from margrave.privacy.budget import Budget, exact_number, zcdp_delta, zcdp_epsilon, zcdp_rho
 
 DELTAS = [1e-300, 1e-100, 1e-12, 1e-9, 1e-5, 0.01, 0.5]
@@ -25,7 +25,7 @@ few = settings(max_examples=40, deadline=None)
 
 
 def refused(text):
-    return pytest.raises(BudgetError, match=re.escape(text))
+    return pytest.raises(PlanError, match=re.escape(text))
 
 
 def log_delta(mp, rho, epsilon):

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from margrave.errors import BudgetError, BudgetRefusedError, LedgerError
+from margrave.errors import BudgetRefusedError, LedgerError, PlanError
 from margrave.privacy import ledger_file
 from margrave.privacy.budget import Budget, shown_epsilon
 from margrave.privacy.ledger import Ledger
@@ -140,18 +140,18 @@ def test_sums_are_exact_and_never_pass_the_cap(tmp_path, amounts):
 
 @pytest.mark.parametrize("bad", [0, -1, "much", float("nan"), True, None])
 def test_amounts_must_be_positive_numbers(path, ledger, bad):
-    with refused("a charge must be", BudgetError):
+    with refused("a charge must be", PlanError):
         ledger.charge(bad, "x")
-    with refused("a charge must be", BudgetError):
+    with refused("a charge must be", PlanError):
         ledger.check(bad)
     if bad is not None:
-        with refused("the cap of a ledger must be", BudgetError):
+        with refused("the cap of a ledger must be", PlanError):
             Ledger(path, cap=bad)
 
 
 def test_fractions_of_thousands_of_digits_are_refused(path):
     ledger = Ledger(path, cap=1)
-    with refused("a charge is a fraction of more than 2,000 bits; round it to a simpler one", BudgetError):
+    with refused("a charge is a fraction of more than 2,000 bits; round it to a simpler one", PlanError):
         ledger.charge(Fraction(3**1499, 3**1500 + 1), "x")
     primes = (3, 5, 7, 11, 13, 17)
     amounts = [Fraction(power // 10, power) for power in (prime ** (1990 // prime.bit_length()) for prime in primes)]
@@ -385,7 +385,7 @@ def test_the_balance_states_the_epsilon_of_each_amount_and_that_they_do_not_add_
     )
     assert ledger.balance(1e-9).delta == 1e-9
     assert balance.epsilon(Fraction(1, 10**120)) == 0.0  # too little to state, not too little to show
-    with refused("delta must be above 0 and below 1", BudgetError):
+    with refused("delta must be above 0 and below 1", PlanError):
         ledger.balance(2)
 
 
@@ -439,7 +439,7 @@ def test_a_repair_books_the_larger_amount_and_never_passes_the_cap(ledger):
 
 
 def test_repair_refuses_negative_amounts_and_whole_ledgers(ledger):
-    with refused("a repair books at least ρ = 0, got -1; give 0 or more", BudgetError):
+    with refused("a repair books at least ρ = 0, got -1; give 0 or more", PlanError):
         ledger.repair(rho=-1)
     with refused("is whole: there is nothing to repair"):
         ledger.repair()

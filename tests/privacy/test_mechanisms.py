@@ -27,7 +27,6 @@ from margrave.algebra.layout import Layout
 from margrave.data.counting.coded_table import CodedTable
 from margrave.domain import Domain
 from margrave.errors import (
-    BudgetError,
     BudgetRefusedError,
     DataError,
     DomainError,
@@ -709,9 +708,9 @@ BAD = {
         PlanError,
         "4 rounds without repeats need as many tables, the workload has 3; do fewer",
     ),
-    "share 0": (by_rounds, {"initial_share": 0}, BudgetError, "initial_share is 0; give a number between 0 and 1"),
-    "share 1": (by_rounds, {"initial_share": 1}, BudgetError, "initial_share is 1; give a number between 0 and 1"),
-    "share text": (by_rounds, {"initial_share": "x"}, BudgetError, "initial_share must be a finite number"),
+    "share 0": (by_rounds, {"initial_share": 0}, PlanError, "initial_share is 0; give a number between 0 and 1"),
+    "share 1": (by_rounds, {"initial_share": 1}, PlanError, "initial_share is 1; give a number between 0 and 1"),
+    "share text": (by_rounds, {"initial_share": "x"}, PlanError, "initial_share must be a finite number"),
     "no workload": (by_rounds, {"workload": "age"}, PlanError, "expected a Workload, got 'age'"),
     "no budget": (by_rounds, {"budget": 0.5}, PlanError, "expected a Budget, got 0.5"),
     "another domain": (
@@ -759,7 +758,7 @@ def test_bad_input_is_refused_before_anything_is_read_or_charged(case, tmp_path)
         ([("age",)], PlanError, "there is no table to measure"),
         ({("age",): 0}, PlanError, "the variance of age is 0; give a positive number"),
         ({(): -1}, PlanError, "the variance of the total is -1; give a positive number"),
-        ({("age",): "much"}, BudgetError, "a variance must be a finite number"),
+        ({("age",): "much"}, PlanError, "a variance must be a finite number"),
         ({("age",): 1, ("sex",): 10**31}, NoiseError, "is not representable: the variance must be from"),
         ({("age",): 1, ("sex",): "1e-31"}, NoiseError, "is not representable: the variance must be from"),
         ({"age": 1}, DomainError, r"attributes are a list of names, got 'age'; write \('age',\) for one"),
@@ -773,7 +772,7 @@ def test_bad_variances_are_refused_before_anything_is_read(variances, error, tex
         gaussian_marginals(source, variances=variances, contributions=1, ledger=ledger)
     with pytest.raises(PlanError, match="contributions is None"):
         gaussian_marginals(source, variances={("age",): 1}, contributions=None, ledger=ledger)
-    with pytest.raises(BudgetError, match="delta must be above 0 and below 1"):
+    with pytest.raises(PlanError, match="delta must be above 0 and below 1"):
         gaussian_marginals(source, variances={("age",): 1}, contributions=1, delta=2, ledger=ledger)
     assert (ledger.spent, source.events) == (0, [])
 
@@ -957,7 +956,7 @@ def test_an_empty_table_fits_and_an_unreadable_column_tells_nothing():
 def test_a_delta_that_rounds_to_one_is_refused_before_anything_is_read():
     source, ledger = CountsSource(recognisable()), WitnessLedger([])
     budget = Budget.zcdp(rho="0.5", delta="0.99999999999999999")
-    with pytest.raises(BudgetError, match="delta must be above 0 and below 1"):
+    with pytest.raises(PlanError, match="delta must be above 0 and below 1"):
         by_plan(source, budget, ledger=ledger)
     assert source.events == ledger.events == []
 

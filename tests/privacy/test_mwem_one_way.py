@@ -7,7 +7,7 @@ from boundary import DOMAIN, CountsSource, recognisable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from margrave.errors import BudgetError
+from margrave.errors import PlanError
 from margrave.mechanisms.scalable_mwem import scalable_mwem
 from margrave.privacy.budget import Budget
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
@@ -65,7 +65,7 @@ def test_a_workload_of_the_total_alone_has_no_table_of_one_attribute_to_spend_on
 
 @pytest.mark.parametrize("share", [-0.1, "9/10", 1])
 def test_a_share_that_leaves_nothing_for_the_rounds_is_refused(share):
-    with pytest.raises(BudgetError) as refusal:
+    with pytest.raises(PlanError) as refusal:
         measured(one_way_share=share)
     assert str(refusal.value) == (
         f"one_way_share is {share!r}; give a number from 0 on that leaves, with initial_share, a part of the budget "

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2, ncx2
 
-from margrave.errors import BudgetError, NoiseError, SelectionError
+from margrave.errors import NoiseError, PlanError
 from margrave.privacy.entropy import InsecureSeededSource, Words
 from margrave.privacy.selection import (
     _draw_below,
@@ -196,30 +196,30 @@ def test_many_candidates_and_any_spread_take_less_than_a_moment():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, True, None, "3", 1j])
 def test_scores_must_be_finite_numbers_and_are_not_shown(bad):
-    with refused(SelectionError, "the score of candidate 1 is not a finite number; give whole numbers, fractions or"):
+    with refused(NoiseError, "the score of candidate 1 is not a finite number; give whole numbers, fractions or"):
         select([0, bad], epsilon=1, sensitivity=1)
 
 
 def test_no_candidate_is_an_error():
     for nothing in ([], np.empty(0)):
-        with refused(SelectionError, "there is no candidate to select from; give at least one score"):
+        with refused(NoiseError, "there is no candidate to select from; give at least one score"):
             select(nothing, epsilon=1, sensitivity=1)
 
 
 @pytest.mark.parametrize("bad", [0, -1])
 def test_epsilon_sensitivity_and_rho_must_be_positive(bad):
-    with refused(BudgetError, f"epsilon must be above 0, from 1e-100 to 1e100, got {bad}"):
+    with refused(PlanError, f"epsilon must be above 0, from 1e-100 to 1e100, got {bad}"):
         select([0, 1], epsilon=bad, sensitivity=1)
-    with refused(BudgetError, "sensitivity must be above 0"):
+    with refused(PlanError, "sensitivity must be above 0"):
         select([0, 1], epsilon=1, sensitivity=bad)
-    with refused(BudgetError, "rho must be above 0"):
+    with refused(PlanError, "rho must be above 0"):
         selection_epsilon(bad)
-    with refused(BudgetError, "epsilon must be above 0"):
+    with refused(PlanError, "epsilon must be above 0"):
         selection_cost(bad)
 
 
 def test_an_error_cannot_be_negative():
-    with refused(BudgetError, "error of a selection must be at least 0, got -1; give 0 for exact scores"):
+    with refused(PlanError, "error of a selection must be at least 0, got -1; give 0 for exact scores"):
         select([0, 1], epsilon=1, sensitivity=1, error=-1)
 
 

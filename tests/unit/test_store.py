@@ -15,7 +15,7 @@ from releases import DOMAIN, WORKLOAD, adaptive, foreign, laplace, made, measure
 
 import margrave as mg
 from margrave.domain import Attribute, Domain
-from margrave.errors import MargraveError, MeasurementError, ReconstructionError, StoreError
+from margrave.errors import MargraveError, MeasurementError, ReleaseError, StoreError
 from margrave.escaping import unguarded
 from margrave.measurements import Measurements
 from margrave.privacy.entropy import InsecureSeededSource
@@ -58,7 +58,7 @@ def test_what_the_solver_reported_comes_back_but_not_where_it_stood(tmp_path):
     after = load(tmp_path / "out")
     for name in ("status", "gap", "steps", "violation", "lift"):
         assert getattr(after.solution, name) == getattr(before.solution, name)
-    with refused("the multipliers to start from have shape (0,)", ReconstructionError):
+    with refused("the multipliers to start from have shape (0,)", ReleaseError):
         reconstruct(NOISY, WORKLOAD, method=mg.methods.NonNegative(weights="paper"), start=after)
 
 

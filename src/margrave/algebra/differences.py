@@ -25,7 +25,7 @@ from margrave.algebra import kernels
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import over_tables
-from margrave.errors import ArrayError
+from margrave.errors import MeasurementError
 
 Number = TypeVar("Number", bound=np.generic)
 Axes = tuple[int, ...]
@@ -106,7 +106,7 @@ def share_of_marginal(differences: Floats, kept: Axes, shape: tuple[int, ...]) -
     array = np.asarray(differences, dtype=np.float64)
     expected = tuple(shape[axis] - 1 for axis in kept)
     if array.shape != expected:
-        raise ArrayError(
+        raise MeasurementError(
             f"the differences over axes {kept} of a table {shape} have shape {expected}, not {array.shape}"
         )
     aligned = tuple(size if axis in kept else 1 for axis, size in enumerate(shape))
@@ -115,6 +115,6 @@ def share_of_marginal(differences: Floats, kept: Axes, shape: tuple[int, ...]) -
 
 
 def _check_axes(kept: Axes, count: int) -> None:
-    """Raise `ArrayError` unless the axes are ascending and exist."""
+    """Raise `MeasurementError` unless the axes are ascending and exist."""
     if list(kept) != sorted(set(kept)) or any(axis < 0 or axis >= count for axis in kept):
-        raise ArrayError(f"axes {kept} must be ascending and below {count}, the number of axes of the table")
+        raise MeasurementError(f"axes {kept} must be ascending and below {count}, the number of axes of the table")

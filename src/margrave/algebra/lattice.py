@@ -91,7 +91,7 @@ def _check_most(found: int, most: int | None) -> None:
     """Raise `MemoryLimitError` if there are more sets than there may be."""
     if most is not None and found > most:
         raise MemoryLimitError(
-            f"the tables have more than {most:,} tables inside them; ask for fewer attributes a table"
+            f"the tables have more than {most:,} tables inside them", remedy="ask for fewer attributes a table"
         )
 
 

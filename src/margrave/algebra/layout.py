@@ -17,7 +17,7 @@ import numpy as np
 from margrave.algebra import lattice
 from margrave.algebra.kernels import Floats, Index, Integers
 from margrave.algebra.lattice import AttributeSet
-from margrave.errors import ArrayError, MemoryLimitError
+from margrave.errors import MeasurementError, MemoryLimitError
 
 # The bookkeeping of more subsets would take gigabytes before the first cell is stored.
 _MOST_SUBSETS = 2**27
@@ -135,12 +135,12 @@ class Layout:
         return tuple(self.places[tuple(a for bit, a in enumerate(attributes) if mask >> bit & 1)] for mask in chosen)
 
     def checked(self, buffer: Floats) -> Floats:
-        """Return the buffer as contiguous float64, or raise `ArrayError` if it is not one of this closure."""
+        """Return the buffer as contiguous float64, or raise `MeasurementError` if it is not one of this closure."""
         if np.iscomplexobj(buffer):
-            raise ArrayError("a buffer of this workload holds complex numbers; give real ones")
+            raise MeasurementError("a buffer of this workload holds complex numbers", remedy="give real ones")
         array = np.ascontiguousarray(buffer, dtype=np.float64)
         if array.shape != (self.cells,):
-            raise ArrayError(f"a buffer of this workload has shape ({self.cells},), this one has {array.shape}")
+            raise MeasurementError(f"a buffer of this workload has shape ({self.cells},), this one has {array.shape}")
         return array
 
 
@@ -148,14 +148,14 @@ def _check_counts(sizes: Floats, groups: Mapping[int, Integers]) -> None:
     """Refuse families whose closure could not be listed, or whose cells could not be numbered."""
     if sum(len(rows) << size for size, rows in groups.items()) > _MOST_SUBSETS:
         raise MemoryLimitError(
-            f"tables of {max(groups)} attributes have too many sub-tables to list (at most {_MOST_SUBSETS:,} in all); "
-            "ask for tables of fewer attributes"
+            f"tables of {max(groups)} attributes have too many sub-tables to list (at most {_MOST_SUBSETS:,} in all)",
+            remedy="ask for tables of fewer attributes",
         )
     cells = float(sum(np.prod(sizes[rows] + 1, axis=1).sum() for rows in groups.values()))
     if cells > _MOST_CELLS:
         raise MemoryLimitError(
-            f"the tables and what lies inside them have {cells:.2g} cells; at most {_MOST_CELLS:.2g} can be "
-            "addressed; ask for tables of fewer attributes"
+            f"the tables and what lies inside them have {cells:.2g} cells",
+            remedy=f"at most {_MOST_CELLS:.2g} can be addressed; ask for tables of fewer attributes",
         )
 
 

@@ -15,7 +15,7 @@ from margrave.algebra.kernels import Floats
 from margrave.algebra.lattice import AttributeSet
 from margrave.algebra.layout import Layout
 from margrave.algebra.transform import finite_array, raise_inner, raise_outer
-from margrave.errors import ArrayError
+from margrave.errors import MeasurementError
 
 # Cells worked on at once: 16 MB, enough to keep the threads busy and little enough to stay in the cache.
 BATCH_CELLS = 2_000_000
@@ -45,7 +45,7 @@ def stream_marginals(
     """
     inner = finite_array(inner)
     if inner.shape != (layout.inner_cells,):
-        raise ArrayError(f"the inner residuals have shape ({layout.inner_cells},), these have {inner.shape}")
+        raise MeasurementError(f"the inner residuals have shape ({layout.inner_cells},), these have {inner.shape}")
     source = _batches(layout, outer, batch_cells)
     marginals = np.empty_like(inner)
     raise_inner(layout, inner, marginals)
@@ -70,7 +70,7 @@ def _batches(layout: Layout, outer: Floats | Iterable[Floats], batch_cells: int)
     if isinstance(outer, np.ndarray):
         length = layout.cells - layout.inner_cells
         if outer.shape != (length,):
-            raise ArrayError(f"the outer residuals have shape ({length},), these have {outer.shape}")
+            raise MeasurementError(f"the outer residuals have shape ({length},), these have {outer.shape}")
         return _batches_of_array(layout, outer, batch_cells)
     return _batches_of_tables(layout, iter(outer), batch_cells)
 
@@ -93,9 +93,9 @@ def _batches_of_tables(layout: Layout, tables: Iterator[Floats], batch_cells: in
                 values = np.asarray(next(tables), dtype=np.float64)
             except StopIteration:
                 missing = len(layout.sets) - table
-                raise ArrayError(f"the outer residuals ended {missing} tables too early") from None
+                raise MeasurementError(f"the outer residuals ended {missing} tables too early") from None
             if values.shape != layout.shape(table):
-                raise ArrayError(
+                raise MeasurementError(
                     f"residual number {table - layout.outer} of the outer tables has shape {values.shape}, "
                     f"not {layout.shape(table)}"
                 )
@@ -103,7 +103,9 @@ def _batches_of_tables(layout: Layout, tables: Iterator[Floats], batch_cells: in
         _require_finite(buffer[: end - start])
         yield first, last, buffer[: end - start]
     if next(tables, None) is not None:
-        raise ArrayError(f"there are more outer residuals than the {len(layout.sets) - layout.outer} outer tables")
+        raise MeasurementError(
+            f"there are more outer residuals than the {len(layout.sets) - layout.outer} outer tables"
+        )
 
 
 def _ranges(layout: Layout, batch_cells: int) -> Iterator[tuple[int, int, int, int, Floats]]:
@@ -122,6 +124,6 @@ def _ranges(layout: Layout, batch_cells: int) -> Iterator[tuple[int, int, int, i
 
 
 def _require_finite(batch: Floats) -> None:
-    """Raise `ArrayError` if the batch holds NaN or infinity (whose sum with anything is not finite either)."""
+    """Raise `MeasurementError` if the batch holds NaN or infinity (whose sum with anything is not finite either)."""
     if not np.isfinite(batch.sum()) and not np.isfinite(batch).all():
-        raise ArrayError("a residual holds NaN or infinity; every entry must be a finite number")
+        raise MeasurementError("a residual holds NaN or infinity", remedy="every entry must be a finite number")

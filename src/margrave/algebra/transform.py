@@ -36,7 +36,7 @@ from margrave.algebra import kernels
 from margrave.algebra.kernels import Floats, Integers
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import over_tables
-from margrave.errors import ArrayError
+from margrave.errors import MeasurementError
 
 Axes = tuple[int, ...]
 
@@ -181,12 +181,12 @@ def containing_tables(layout: Layout, repeats: Integers) -> Integers:
 
 
 def one_per_table(layout: Layout, values: Floats) -> Floats:
-    """Return the values as float64, or raise `ArrayError` if there is not one for each table of the closure."""
+    """Return the values as float64, or raise `MeasurementError` if there is not one for each table of the closure."""
     if np.iscomplexobj(values):
-        raise ArrayError("one number a table holds complex numbers; give real ones")
+        raise MeasurementError("one number a table holds complex numbers", remedy="give real ones")
     array = np.ascontiguousarray(values, dtype=np.float64)
     if array.shape != (len(layout.sets),):
-        raise ArrayError(f"one number a table has shape ({len(layout.sets)},), this array has {array.shape}")
+        raise MeasurementError(f"one number a table has shape ({len(layout.sets)},), this array has {array.shape}")
     return array
 
 
@@ -293,18 +293,18 @@ def reconstruct_marginal(residuals: dict[Axes, Floats], shape: tuple[int, ...]) 
 def _checked_residual(axes: Axes, residual: Floats, shape: tuple[int, ...]) -> Floats:
     """Return a residual of a table of this shape if its own shape follows from the axes it keeps."""
     if axes != tuple(sorted(set(axes))) or any(axis not in range(len(shape)) for axis in axes):
-        raise ArrayError(f"a table of {len(shape)} axes has no residual over the axes {axes}")
+        raise MeasurementError(f"a table of {len(shape)} axes has no residual over the axes {axes}")
     values, wanted = finite_array(residual), tuple(shape[axis] for axis in axes)
     if values.shape != wanted:
-        raise ArrayError(f"the residual over the axes {axes} has shape {wanted}, not {values.shape}")
+        raise MeasurementError(f"the residual over the axes {axes} has shape {wanted}, not {values.shape}")
     return values
 
 
 def finite_array(values: Floats) -> Floats:
-    """Return the values as contiguous float64, or raise `ArrayError` if one of them is not a finite number."""
+    """Return the values as contiguous float64, or raise `MeasurementError` if one of them is not a finite number."""
     array = np.ascontiguousarray(values, dtype=np.float64).reshape(np.shape(values))
     if not np.isfinite(array).all():
-        raise ArrayError("an array holds NaN or infinity; every entry must be a finite number")
+        raise MeasurementError("an array holds NaN or infinity", remedy="every entry must be a finite number")
     return array
 
 

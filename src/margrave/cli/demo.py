@@ -76,15 +76,19 @@ def _prepare(folder: Path) -> None:
     try:
         present = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
         if present and (not job.is_file() or not job.read_text(encoding="utf-8").startswith(_MARK)):
-            raise JobError(f"{folder} exists and was not made by the demo; name another folder with --out")
+            raise JobError(f"{folder} exists and was not made by the demo", remedy="name another folder with --out")
         yours = [name for name in present if name not in _OWN]
         if yours:
-            raise JobError(f"{folder} holds other files ({', '.join(yours[:3])}); name another folder with --out")
+            raise JobError(
+                f"{folder} holds other files ({', '.join(yours[:3])})", remedy="name another folder with --out"
+            )
         if present:
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise JobError(f"{folder} cannot be written ({error.strerror}); name another folder with --out") from error
+        raise JobError(
+            f"{folder} cannot be written ({error.strerror})", remedy="name another folder with --out"
+        ) from error
 
 
 def _can_report() -> bool:

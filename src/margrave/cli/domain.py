@@ -35,7 +35,7 @@ def domain(
     from margrave.data.custodian.draft import draft_domain
 
     if out is not None and out.exists() and not overwrite:
-        raise DomainError(f"{out} exists already; give another name, or --overwrite to replace it")
+        raise DomainError(f"{out} exists already", remedy="give another name, or --overwrite to replace it")
     chosen = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
     drafted = draft_domain(asked.source(), chosen)
     # The draft itself may go into a pipe; messages about it must not.
@@ -43,7 +43,7 @@ def domain(
     screen.print(drafted.domain.draft, style="bold red")
     _show(drafted, screen)
     if not len(drafted.domain):
-        raise DomainError("no column has few values or numbers; declare the domain by hand")
+        raise DomainError("no column has few values or numbers", remedy="declare the domain by hand")
     if out is None:
         write_json(drafted.domain.to_json())
         return

@@ -221,11 +221,11 @@ class Job:
                 raise ValueError(f"it has more than {_MOST_DOTS:,} full stops")
             document = tomllib.loads(text)
         except OSError as error:
-            raise JobError(f"{path} cannot be read ({error.strerror}); give the path of a job file") from error
+            raise JobError(f"{path} cannot be read ({error.strerror})", remedy="give the path of a job file") from error
         except DomainError as error:
             raise JobError(f"{path}: {error}") from None
         except (ValueError, RecursionError) as error:
-            raise JobError(f"{path} is not TOML in UTF-8 ({error}); see `margrave release --help`") from None
+            raise JobError(f"{path} is not TOML in UTF-8 ({error})", remedy="see `margrave release --help`") from None
         declared = {one.key: one for one in options_of(cls)}
         if set(document) - set(declared):
             declared = {one.key: one for one in all_options()}
@@ -285,7 +285,7 @@ class Job:
         if value is None:
             key = name.replace("_", "-")
             words = "the private table (DATA)" if name == "data" else f"--{key}"
-            raise JobError(f"{words} is missing; give it on the command line, or {key} = … in a job file")
+            raise JobError(f"{words} is missing", remedy=f"give it on the command line, or {key} = … in a job file")
         return value
 
     def read_domain(self) -> Domain:
@@ -301,7 +301,9 @@ class Job:
         given = [name for name in ("kway", "up_to", "tables") if getattr(self, name) is not None]
         if len(given) != 1:
             said = " and ".join(f"--{name.replace('_', '-')}" for name in given) or "no tables"
-            raise JobError(f"{said} given; choose the tables by one of --kway K, --up-to K and --tables age,sex")
+            raise JobError(
+                f"{said} given", remedy="choose the tables by one of --kway K, --up-to K and --tables age,sex"
+            )
         if self.tables is not None:
             workload = Workload(domain, self.tables)
         elif self.kway is not None:
@@ -367,21 +369,23 @@ class Job:
         capped = self.cap_epsilon is not None or self.cap_rho is not None
         if self.ledger is None:
             if capped:
-                raise JobError("a cap is given and no ledger; name its file with --ledger")
+                raise JobError("a cap is given and no ledger", remedy="name its file with --ledger")
             if self.ledger_any_domain:
-                raise JobError("--ledger-any-domain is given and no ledger; name its file with --ledger")
+                raise JobError("--ledger-any-domain is given and no ledger", remedy="name its file with --ledger")
             return None
         require_local(self.ledger)
         if not capped and not Path(self.ledger).exists():
             raise JobError(
-                f"there is no ledger {self.ledger}; to begin one give its cap for the life of the data set, "
-                "--cap-epsilon (at --delta) or --cap-rho"
+                f"there is no ledger {self.ledger}",
+                remedy="to begin one give its cap for the life of the data set, "
+                "--cap-epsilon (at --delta) or --cap-rho",
             )
         cap = budget_of(self.cap_epsilon, self.cap_rho, self.delta, "cap-") if capped else None
         asked = None if self.epsilon is None and self.rho is None else self.budget()
         if cap is not None and asked is not None and asked.rho > cap.rho and not Path(self.ledger).exists():
             raise BudgetRefusedError(
-                f"{asked!r} is asked for and the cap is {cap!r}; no ledger was begun and nothing was read: ask for less"
+                f"{asked!r} is asked for and the cap is {cap!r}",
+                remedy="no ledger was begun and nothing was read: ask for less",
             )
         release = None if self.out is None else os.path.abspath(self.out)  # noqa: PTH100 — links are kept
         notes = {name: text for name, text in (("title", self.title), ("release", release)) if text is not None}
@@ -394,11 +398,11 @@ def budget_of(epsilon: float | None, rho: float | None, delta: float | None, pre
 
     if (epsilon is None) == (rho is None):
         said = "both" if rho is not None else "neither"
-        raise JobError(f"{said} of --{prefix}epsilon and --{prefix}rho given; give one of them")
+        raise JobError(f"{said} of --{prefix}epsilon and --{prefix}rho given", remedy="give one of them")
     if rho is not None:
         return Budget.zcdp(rho=rho) if delta is None else Budget.zcdp(rho=rho, delta=delta)
     if delta is None:
-        raise JobError(f"--{prefix}epsilon needs --delta beside it; 1e-9 is usual")
+        raise JobError(f"--{prefix}epsilon needs --delta beside it", remedy="1e-9 is usual")
     return Budget.approx(epsilon=epsilon, delta=delta)  # type: ignore[arg-type]
 
 
@@ -456,7 +460,7 @@ def _own(given: Mapping[str, Any], chosen: type, what: str) -> dict[str, Any]:
     for name in given:
         if name not in known:
             its = f"its options are {', '.join(one.flag for one in known.values())}" if known else "it has no options"
-            raise JobError(f"--{name.replace('_', '-')} is not an option of {what} ({its}); leave it out")
+            raise JobError(f"--{name.replace('_', '-')} is not an option of {what} ({its})", remedy="leave it out")
     return dict(given)
 
 
@@ -482,7 +486,7 @@ def _declared(path: Path, key: str, known: Mapping[str, Option]) -> Option:
 def _value(path: Path, one: Option, value: object) -> Any:  # noqa: ANN401
     """Return the value of a key if it is of the right kind."""
     if not one.kind.accepts(value):
-        raise JobError(f"{path} has {one.key} = {value!r}; give {one.kind.value}")
+        raise JobError(f"{path} has {one.key} = {value!r}", remedy=f"give {one.kind.value}")
     if one.kind is Kind.EXACT:
         return str(value)  # 0.1 in a file is a tenth, and not the float next to it
     return _table_list(path, one, value) if isinstance(value, list) else value
@@ -494,7 +498,7 @@ def _table_list(path: Path, one: Option, value: Sequence[object]) -> tuple[_Name
     for table in value:
         if not isinstance(table, list) or not all(isinstance(name, str) for name in table):
             raise JobError(
-                f"{path} has {table!r} in {one.key}; write each table as a list of names, as in ['age', 'sex']"
+                f"{path} has {table!r} in {one.key}", remedy="write each table as a list of names, as in ['age', 'sex']"
             )
         tables.append(tuple(table))
     return tuple(tables)

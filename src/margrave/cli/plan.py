@@ -45,7 +45,7 @@ def plan(
             "usually better."
         )
     if margin and expected is None:
-        raise PlanError(f"the errors of {mechanism.title} cannot be predicted; leave out --margin")
+        raise PlanError(f"the errors of {mechanism.title} cannot be predicted", remedy="leave out --margin")
     margins = {} if expected is None else {one: expected.margin_of_error(*one) for one in named_tables(margin)}
     if json:
         print_json(_plain(workload, budget, rows, mechanism.name, expected, margins))

@@ -36,10 +36,12 @@ def reconstruct(
     publication = asked.publication()
     if any(path.suffix == ".npz" or path.is_dir() for path in files):
         if len(files) > 1:
-            raise JobError("an .npz file or a folder is given with other files; give it alone, or give tables only")
+            raise JobError(
+                "an .npz file or a folder is given with other files", remedy="give it alone, or give tables only"
+            )
         noisy = Measurements.load(files[0])
     elif asked.domain is None:
-        raise JobError("noisy tables need their domain; give its file with --domain")
+        raise JobError("noisy tables need their domain", remedy="give its file with --domain")
     else:
         noisy = Measurements.read_tables(files, asked.read_domain(), variance=variance)
     workload = asked.workload(noisy.domain)

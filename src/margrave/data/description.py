@@ -72,24 +72,24 @@ class Data:
         for word in ("table", "query", "privacy_id", "counts"):
             value = getattr(self, word)
             if value is not None and (not isinstance(value, str) or not value):
-                raise DataError(f"{word} is a {type(value).__name__} or empty; give it as text")
+                raise DataError(f"{word} is a {type(value).__name__} or empty", remedy="give it as text")
         self._check_table(kind)
         self._check_publication()
         self._check_text_format(kind)
         if self.counts is not None and self.privacy_id is not None:
             raise DataError(
-                "counts that were computed elsewhere have no rows of persons; leave out privacy_id (--privacy-id) or "
-                "counts (--counts)"
+                "counts that were computed elsewhere have no rows of persons",
+                remedy="leave out privacy_id (--privacy-id) or counts (--counts)",
             )
         if self.counting not in COUNTINGS:
             hint = suggestion(self.counting, COUNTINGS) if isinstance(self.counting, str) else ""
             raise DataError(f"no counting {self.counting!r}{hint} (counting, --counting, is {', '.join(COUNTINGS)})")
         if self.counts is not None and self.counting == "push-down":
             raise DataError(
-                "counts that were computed elsewhere are fetched; leave out counting='push-down' (--counting)"
+                "counts that were computed elsewhere are fetched", remedy="leave out counting='push-down' (--counting)"
             )
         if self.progress is not None and not callable(self.progress):
-            raise DataError(f"progress is a {type(self.progress).__name__}; give a function of two numbers")
+            raise DataError(f"progress is a {type(self.progress).__name__}", remedy="give a function of two numbers")
 
     def _check_table(self, kind: str) -> None:
         """Refuse a table where there are none to choose from, and a database without one."""
@@ -102,20 +102,21 @@ class Data:
         if kind not in (URL, DATABASE):
             if given:
                 raise self._foreign(kind) or DataError(
-                    f"a {kind} is one table; leave out table (--table) and query (--query)"
+                    f"a {kind} is one table", remedy="leave out table (--table) and query (--query)"
                 )
         elif given != 1:
             raise DataError(
-                f"a {kind} has many tables; name one of them by table=… (--table), or give a query=… (--query)"
+                f"a {kind} has many tables", remedy="name one of them by table=… (--table), or give a query=… (--query)"
             )
 
     def _check_publication(self) -> None:
         """Refuse to publish a query that is not there."""
         if not isinstance(self.publish_query, bool):
-            raise DataError(f"publish_query is a {type(self.publish_query).__name__}; give True or False")
+            raise DataError(f"publish_query is a {type(self.publish_query).__name__}", remedy="give True or False")
         if self.publish_query and self.query is None:
             raise DataError(
-                "publish_query (--publish-query) is given without a query; give query=… (--query), or leave it out"
+                "publish_query (--publish-query) is given without a query",
+                remedy="give query=… (--query), or leave it out",
             )
 
     def _check_text_format(self, kind: str) -> None:
@@ -123,7 +124,7 @@ class Data:
         given = self.text_format.given
         if given and not (kind == PATH and is_separated(str(self.source), self.delimiter)):
             raise self._foreign(kind) or DataError(
-                f"{given} is for CSV files, and this is another kind of table; leave it out"
+                f"{given} is for CSV files, and this is another kind of table", remedy="leave it out"
             )
 
     def _foreign(self, kind: str) -> DataError | None:

@@ -46,19 +46,19 @@ def kind_of(source: object) -> str:
             return known
     if hasattr(type(source), "__arrow_c_stream__"):
         return "Arrow stream"
-    raise DataError(f"a {type(source).__name__} is not a table; give {_SUITABLE}")
+    raise DataError(f"a {type(source).__name__} is not a table", remedy=f"give {_SUITABLE}")
 
 
 def _kind_of_name(name: str | bytes) -> str:
     """Return whether a name is that of a file, of a DuckDB file or of a database."""
     if isinstance(name, bytes):
-        raise DataError("the path is given as bytes; give it as text")
+        raise DataError("the path is given as bytes", remedy="give it as text")
     scheme, found, _ = name.partition("://")
     if not found:
         return DATABASE if name.lower().endswith(DATABASES) else PATH
     if scheme.lower() in SCHEMES:
         return URL
-    raise DataError(f"{shown_scheme(scheme)} cannot be opened; {_OTHER_URLS}")
+    raise DataError(f"{shown_scheme(scheme)} cannot be opened", remedy=f"{_OTHER_URLS}")
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def quietly(work: Callable[[], T], what: str) -> T:
     except MargraveError as error:
         problem = type(error)(str(error))
     except Exception as error:
-        problem = DataError(f"{what} {_meaning(type(error))}; {_NOT_SHOWN}")
+        problem = DataError(f"{what} {_meaning(type(error))}", remedy=f"{_NOT_SHOWN}")
     # Raised here, outside the handler, it has no context.
     raise problem
 
@@ -132,11 +132,13 @@ def split_url(url: str) -> tuple[str, str | None]:
     """
     parts = _parts(url)
     if parts is None:  # raised here, and not where it failed, the error has no context that shows the password
-        raise DataError("the URL of the database cannot be read; write postgresql://user@host:port/db, with %-escapes")
+        raise DataError(
+            "the URL of the database cannot be read", remedy="write postgresql://user@host:port/db, with %-escapes"
+        )
     database, _, table = parts.path.lstrip("/").partition("/")
     if table.count("/") > 1:
         raise DataError(
-            "the path of the URL has more than database, schema and table; write postgresql://host/db/table"
+            "the path of the URL has more than database, schema and table", remedy="write postgresql://host/db/table"
         )
     # By hand: where there is no host, as with a socket, urlunsplit would leave out the slashes.
     query = f"?{parts.query}" if parts.query else ""

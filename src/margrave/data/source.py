@@ -151,17 +151,20 @@ def open_source(data: object, domain: Domain, *, contributions: int, privacy_id:
     """
     if is_source(data):
         if privacy_id is not None:
-            raise DataError(f"a {type(data).__name__} has only codes and no column of ids; leave out privacy_id")
+            raise DataError(
+                f"a {type(data).__name__} has only codes and no column of ids", remedy="leave out privacy_id"
+            )
         if isinstance(data, TableSource) and data.contributions != contributions:
             raise DataError(
                 f"the table was opened for {data.contributions} rows of one person and is to be measured for "
-                f"{contributions}; open it for as many, or give the Data that it was opened from"
+                f"{contributions}",
+                remedy="open it for as many, or give the Data that it was opened from",
             )
         return data  # type: ignore[return-value]
     described = data if isinstance(data, Data) else Data(data, privacy_id=privacy_id)
     if privacy_id is not None and described.privacy_id != privacy_id:
         if described.privacy_id is not None:
-            raise DataError("two different values of privacy_id are given; give it once")
+            raise DataError("two different values of privacy_id are given", remedy="give it once")
         described = _with_id(described, privacy_id)
     if described.counts is not None and described.counts in domain:
         raise DataError(f"column {described.counts!r} is an attribute of the domain and cannot hold the counts too")

@@ -198,11 +198,12 @@ class Attribute:
         """
         comparison = f"{self.name} {relation} {value!r}"
         if not is_number(value):
-            raise QueryError(f"{comparison} does not compare with a number; write one, without quotes")
+            raise QueryError(f"{comparison} does not compare with a number", remedy="write one, without quotes")
         if self.other is not None and not self.values.holds_every_number:
             raise QueryError(
                 f"{comparison} is not clear: category {self.other!r} counts values outside the declared ones, which "
-                f"may lie on either side; list the categories you mean, as in {self.name} in (…)"
+                f"may lie on either side",
+                remedy=f"list the categories you mean, as in {self.name} in (…)",
             )
         mask = np.zeros(self.size, dtype=np.bool_)
         try:
@@ -270,7 +271,7 @@ def attribute_keys() -> tuple[str, ...]:
 def _checked_name(name: object) -> str:
     """Return the name of an attribute if it is text and not empty."""
     if not checked_text("the name of an attribute", name):
-        raise DomainError("the name of an attribute is empty; give it at least one character")
+        raise DomainError("the name of an attribute is empty", remedy="give it at least one character")
     return str(name)
 
 
@@ -280,12 +281,12 @@ def _checked_values(name: str, values: object, keywords: Mapping[str, object]) -
         return declare(name, keywords)
     if not isinstance(values, Values):
         raise DomainError(
-            f"attribute {name!r}: expected values such as Labels(['F', 'M']), got {values!r}; or give labels, cuts or "
-            "a size"
+            f"attribute {name!r}: expected values such as Labels(['F', 'M']), got {values!r}",
+            remedy="or give labels, cuts or a size",
         )
     for key, value in keywords.items():
         if value is not None and value is not False:
-            raise DomainError(f"attribute {name!r} has both values and {key}; keep one of them")
+            raise DomainError(f"attribute {name!r} has both values and {key}", remedy="keep one of them")
     return values
 
 
@@ -297,7 +298,7 @@ def _checked_category(what: str, category: object) -> str | None:
 def _checked_outside(name: str, outside: object, other: str | None) -> Outside:
     """Return what happens to values outside the declared set, if it is one thing."""
     if outside not in _OUTSIDE:
-        raise DomainError(f"attribute {name!r} has outside {outside!r}; write 'error' or 'drop'")
+        raise DomainError(f"attribute {name!r} has outside {outside!r}", remedy="write 'error' or 'drop'")
     if outside == "drop" and other is not None:
-        raise DomainError(f"attribute {name!r} has outside 'drop' and an other category; keep one of them")
+        raise DomainError(f"attribute {name!r} has outside 'drop' and an other category", remedy="keep one of them")
     return "drop" if outside == "drop" else "error"

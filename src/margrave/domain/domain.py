@@ -69,12 +69,12 @@ class Domain:
         seen: set[str] = set()
         for member in members:
             if not isinstance(member, Attribute):
-                raise DomainError(f"a domain holds Attribute values, got {member!r}; try Domain.fromdict")
+                raise DomainError(f"a domain holds Attribute values, got {member!r}", remedy="try Domain.fromdict")
             if member.name in seen:
-                raise DomainError(f"attribute {member.name!r} is given twice; give each a name of its own")
+                raise DomainError(f"attribute {member.name!r} is given twice", remedy="give each a name of its own")
             seen.add(member.name)
         if not isinstance(reviewed, bool):
-            raise DomainError(f"reviewed is {reviewed!r}; write true or false")
+            raise DomainError(f"reviewed is {reviewed!r}", remedy="write true or false")
         warning = checked_text("the draft's warning of a domain", draft)
         warning = warning or next((member.draft for member in members if member.draft), "")
         mark = "" if reviewed else warning
@@ -107,7 +107,7 @@ class Domain:
                 words["draft"] = _NOT_REVIEWED
             return cls(_codebook_attributes(document), **words)
         if not document:
-            raise DomainError('the JSON object names no attribute; name at least one, as in {"age": 85}')
+            raise DomainError("the JSON object names no attribute", remedy='name at least one, as in {"age": 85}')
         foreign = foreign_attributes(document)
         return cls.fromdict(document) if foreign is None else cls(foreign)
 
@@ -124,7 +124,9 @@ class Domain:
                 return cls._of_document(parse_yaml(read_text(file, most_bytes=MOST_BYTES_BY_HAND)))
             return cls.from_json(read_text(file))
         except OSError as error:
-            raise DomainError(f"{file} cannot be read ({error.strerror}); give the path of a codebook") from error
+            raise DomainError(
+                f"{file} cannot be read ({error.strerror})", remedy="give the path of a codebook"
+            ) from error
         except DomainError as error:
             raise DomainError(f"{os.fspath(path)}: {error}") from error
 
@@ -144,7 +146,7 @@ class Domain:
             with replacing(file, private=self.unreviewed) as stream:
                 stream.write(self.to_json().encode())
         except OSError as error:
-            raise DomainError(f"{file} cannot be written ({error.strerror}); name another file") from error
+            raise DomainError(f"{file} cannot be written ({error.strerror})", remedy="name another file") from error
 
     @property
     def unreviewed(self) -> bool:
@@ -173,7 +175,7 @@ class Domain:
     def positions(self, names: Iterable[str]) -> tuple[int, ...]:
         """Return the positions of the named attributes in the domain: ascending, each once."""
         if isinstance(names, str) or not isinstance(names, Iterable):
-            raise DomainError(f"attributes are a list of names, got {names!r}; write ({names!r},) for one")
+            raise DomainError(f"attributes are a list of names, got {names!r}", remedy=f"write ({names!r},) for one")
         return tuple(sorted({self._position(name) for name in names}))
 
     def names(self, positions: Iterable[int]) -> tuple[str, ...]:
@@ -181,7 +183,7 @@ class Domain:
         chosen = tuple(positions)
         for position in chosen:
             if not 0 <= position < len(self):
-                raise DomainError(f"no attribute at position {position}; they run from 0 to {len(self) - 1}")
+                raise DomainError(f"no attribute at position {position}", remedy=f"they run from 0 to {len(self) - 1}")
         return tuple(self.attributes[position] for position in chosen)
 
     def project(self, names: Iterable[str]) -> Domain:
@@ -229,18 +231,18 @@ def _codebook_attributes(document: Mapping[str, Any]) -> list[Attribute]:
     """Return the attributes of a codebook."""
     schema = document.get("schema")
     if isinstance(schema, bool) or not isinstance(schema, int) or schema < 1:
-        raise DomainError(f'the codebook has schema {schema!r}; write "schema": {_SCHEMA}')
+        raise DomainError(f"the codebook has schema {schema!r}", remedy=f'write "schema": {_SCHEMA}')
     if schema > _SCHEMA:
-        raise DomainError(f"the codebook has schema {schema}, this margrave reads {_SCHEMA}; upgrade it")
+        raise DomainError(f"the codebook has schema {schema}, this margrave reads {_SCHEMA}", remedy="upgrade it")
     check_keys("the codebook", document, _CODEBOOK_KEYS, needed="attributes")
     if not isinstance(document["attributes"], list):
-        raise DomainError("the attributes of a codebook must be a list; write them in [ ]")
+        raise DomainError("the attributes of a codebook must be a list", remedy="write them in [ ]")
     return [_codebook_attribute(place, entry) for place, entry in enumerate(document["attributes"], start=1)]
 
 
 def _codebook_attribute(place: int, entry: object) -> Attribute:
     """Return the attribute that one entry of a codebook describes."""
     if not isinstance(entry, dict):
-        raise DomainError(f'attribute {place} of the codebook is not an object; write {{"name": …, "size": …}}')
+        raise DomainError(f"attribute {place} of the codebook is not an object", remedy='write {"name": …, "size": …}')
     check_keys(f"attribute {place} of the codebook", entry, attribute_keys(), needed="name")
     return Attribute.from_entry(entry)

@@ -84,21 +84,14 @@ def write_archive(
         with replacing(file) as stream:
             np.savez(stream, allow_pickle=False, **{_HEADER: text, **arrays})
     except OSError as error:
-        raise MeasurementError(f"{file} cannot be written ({error.strerror}); name another file") from error
+        raise MeasurementError(f"{file} cannot be written ({error.strerror})", remedy="name another file") from error
 
 
 class ArchiveError(MeasurementError):
-    """A file of arrays is damaged, or was not written by margrave.
+    """A file of arrays is damaged, or was not written by margrave."""
 
-    Attributes
-    ----------
-    what
-        The message without its remedy, for a caller that knows a better one.
-    """
-
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}; save it again")
-        self.what = what
+    def __init__(self, problem: object = "", *, remedy: str = "save it again") -> None:
+        super().__init__(problem, remedy=remedy)
 
 
 class Archive:
@@ -184,7 +177,7 @@ def open_archive(path: str | os.PathLike[str], kind: str, schema: int) -> Iterat
         stream: BinaryIO = file.open("rb")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise MeasurementError(f"{file} cannot be read ({reason}); give the path of a saved file") from error
+        raise MeasurementError(f"{file} cannot be read ({reason})", remedy="give the path of a saved file") from error
     with stream:
         with _damage_named(file):
             _check_directory(file, stream)
@@ -196,9 +189,9 @@ def _check_directory(file: Path, stream: BinaryIO) -> None:
     """Refuse what is no zip file, and one whose list of members alone would take much memory."""
     outline = os.fstat(stream.fileno())
     if not stat.S_ISREG(outline.st_mode):
-        raise MeasurementError(f"{file} is not a regular file; give the path of a saved file")
+        raise MeasurementError(f"{file} is not a regular file", remedy="give the path of a saved file")
     if stream.read(len(_MAGIC)) == _MAGIC:
-        raise MeasurementError(f"{file} holds a single array; give a file that margrave has written")
+        raise MeasurementError(f"{file} holds a single array", remedy="give a file that margrave has written")
     tail = min(outline.st_size, _END_64.size + _LOCATOR_64.size + _END.size)
     stream.seek(-tail, os.SEEK_END)
     content = stream.read(tail).rjust(_END_64.size + _LOCATOR_64.size + _END.size, b"\0")
@@ -259,7 +252,7 @@ def _damage_named(file: Path) -> Iterator[None]:
     """Turn what is raised about the content of a file into an error with its name."""
     try:
         yield
-    except MeasurementError:
+    except ArchiveError:
         raise
     except (MargraveError, *UNREADABLE) as error:
         reason = str(error) or type(error).__name__
@@ -276,9 +269,9 @@ def _check_header(file: Path, header: Mapping[str, Any], kind: str, schema: int)
     """Raise `MeasurementError` unless the header announces this kind in a schema that can be read."""
     found = header.get("margrave")
     if found != kind:
-        raise MeasurementError(f"{file} holds {found!r}, not {kind!r}; give a file of {kind}")
+        raise MeasurementError(f"{file} holds {found!r}, not {kind!r}", remedy=f"give a file of {kind}")
     version = header.get("schema")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise MeasurementError(f"{file} has schema {version!r}; a version is a whole number from 1")
+        raise MeasurementError(f"{file} has schema {version!r}", remedy="a version is a whole number from 1")
     if version > schema:
-        raise MeasurementError(f"{file} has schema {version}, this margrave reads up to {schema}; upgrade it")
+        raise MeasurementError(f"{file} has schema {version}, this margrave reads up to {schema}", remedy="upgrade it")

@@ -47,13 +47,16 @@ def observation(domain: Domain, entry: object) -> Observation:
     values = _array(names, given, shape, what)
     if not callable(getattr(noise, "loss", None)) or not callable(getattr(noise, "gradient", None)):
         raise MeasurementError(
-            f"the noise of {spoken(names)} is {noise!r}; give Gaussian(variance), Laplace(scale), or an object with "
-            "the methods loss(residual, observed) and gradient(residual, observed)"
+            f"the noise of {spoken(names)} is {noise!r}",
+            remedy="give Gaussian(variance), Laplace(scale), or an object with "
+            "the methods loss(residual, observed) and gradient(residual, observed)",
         )
     covariance = noise.covariance if isinstance(noise, Gaussian) else None
     if covariance is not None and covariance.shape != (values.size, values.size):
         wanted = (values.size, values.size)
-        raise MeasurementError(f"the covariance of {spoken(names)} has shape {covariance.shape}; it must have {wanted}")
+        raise MeasurementError(
+            f"the covariance of {spoken(names)} has shape {covariance.shape}", remedy=f"it must have {wanted}"
+        )
     if positions != order:
         axes = _axes(order)
         noise, values = transposed(noise, shape, axes), values.transpose(axes)
@@ -76,11 +79,14 @@ def marginal(domain: Domain, entry: object) -> tuple[AttributeSet, Floats, float
 def _triple(entry: object, form: str) -> tuple[Names, Any, Any]:
     """Return the three parts of a measurement, the names as a tuple."""
     if not isinstance(entry, tuple | list) or len(entry) != 3:
-        raise MeasurementError(f"a measurement is a triple {form}, got {type(entry).__name__}; give all three parts")
+        raise MeasurementError(
+            f"a measurement is a triple {form}, got {type(entry).__name__}", remedy="give all three parts"
+        )
     names, values, noise = entry
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise MeasurementError(
-            f"a measurement names its attributes by a collection, got {names!r}; write ({names!r},) for one attribute"
+            f"a measurement names its attributes by a collection, got {names!r}",
+            remedy=f"write ({names!r},) for one attribute",
         )
     return tuple(names), values, noise
 
@@ -89,7 +95,7 @@ def _positions(domain: Domain, names: Names) -> tuple[AttributeSet, AttributeSet
     """Return the positions of the names, ascending and as given."""
     positions = domain.positions(names)
     if len(positions) != len(names):
-        raise MeasurementError(f"a measurement of {spoken(names)} names an attribute twice; name each once")
+        raise MeasurementError(f"a measurement of {spoken(names)} names an attribute twice", remedy="name each once")
     place = dict(zip(domain.names(positions), positions, strict=True))
     return positions, tuple(place[name] for name in names)
 
@@ -107,10 +113,12 @@ def _array(names: Names, given: object, shape: tuple[int, ...], what: str) -> Fl
         raise MeasurementError(f"the measurement of {spoken(names)} must be an array of numbers ({error})") from error
     if values.shape != shape:
         raise MeasurementError(
-            f"the measurement of {spoken(names)} has shape {values.shape}; it must have {shape}: {what}"
+            f"the measurement of {spoken(names)} has shape {values.shape}", remedy=f"it must have {shape}: {what}"
         )
     if not np.isfinite(values).all():
-        raise MeasurementError(f"the measurement of {spoken(names)} holds NaN or infinity; give finite numbers")
+        raise MeasurementError(
+            f"the measurement of {spoken(names)} holds NaN or infinity", remedy="give finite numbers"
+        )
     return values
 
 

@@ -116,7 +116,9 @@ class Measurements:
         given = [observation(domain, entry) for entry in measured]
         kept = [one for one in given if one.values.size]
         if given and not kept:
-            raise MeasurementError("all of these residuals are empty (an attribute of one value); measure others")
+            raise MeasurementError(
+                "all of these residuals are empty (an attribute of one value)", remedy="measure others"
+            )
         layout = _layout(domain, [one.positions for one in kept])
         values, precisions, counts = _blank(layout)
         others: list[Observation] = []
@@ -207,22 +209,24 @@ class Measurements:
         """
         if layout.sizes != domain.shape:
             raise MeasurementError(
-                f"the layout has sizes {layout.sizes}, the domain {domain.shape}; lay out the domain"
+                f"the layout has sizes {layout.sizes}, the domain {domain.shape}", remedy="lay out the domain"
             )
         values, precisions = layout.checked(values), transform.one_per_table(layout, precisions)
         _require_finite(values)
         if not np.isfinite(precisions).all() or (precisions < 0).any():
-            raise MeasurementError("a precision is negative, NaN or infinite; give 1/variance, or 0 if not measured")
+            raise MeasurementError(
+                "a precision is negative, NaN or infinite", remedy="give 1/variance, or 0 if not measured"
+            )
         for place in np.flatnonzero(precisions == 0).tolist():
             if layout.view(values, place).any():
                 named = spoken(domain.names(layout.sets[place]))
-                raise MeasurementError(f"{named} has precision 0 and values; give its precision, or zeros")
+                raise MeasurementError(f"{named} has precision 0 and values", remedy="give its precision, or zeros")
         often = (precisions > 0).astype(np.int64) if counts is None else np.asarray(counts)
         if np.iscomplexobj(often) or often.shape != precisions.shape or (often < (precisions > 0)).any():
             raise MeasurementError("counts must be one whole number a table, at least 1 where a precision is above 0")
         often = often.astype(np.int64, copy=False)
         if not often.any():
-            raise MeasurementError("there are no measurements; give at least one")
+            raise MeasurementError("there are no measurements", remedy="give at least one")
         if averages is not None:
             averages = _checked_averages(layout, often, averages)
         if variances is not None:
@@ -247,11 +251,13 @@ class Measurements:
         Measurements that are recorded as not private stay so: a record that says otherwise is refused.
         """
         if not isinstance(provenance, Provenance):
-            raise MeasurementError(f"expected a Provenance, got a {type(provenance).__name__}; give a whole record")
+            raise MeasurementError(
+                f"expected a Provenance, got a {type(provenance).__name__}", remedy="give a whole record"
+            )
         if self.provenance is not None and provenance.private and not self.provenance.private:
             raise MeasurementError(
-                "these measurements are recorded as not private, and no other record makes them private; measure anew "
-                "with noise from the system's entropy"
+                "these measurements are recorded as not private, and no other record makes them private",
+                remedy="measure anew with noise from the system's entropy",
             )
         return replace(self, provenance=provenance)
 
@@ -337,7 +343,7 @@ class Measurements:
             except (MargraveError, *UNREADABLE) as error:
                 reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
                 raise MeasurementError(
-                    f"{os.fspath(path)} does not hold measurements ({reason}); save it again"
+                    f"{os.fspath(path)} does not hold measurements ({reason})", remedy="save it again"
                 ) from error
 
     def __len__(self) -> int:
@@ -411,8 +417,8 @@ def _checked_averages(layout: Layout, counts: Integers, averages: object) -> Flo
     cells = int(np.diff(layout.index.offset)[counts > 1].sum())
     if array.shape != (cells,):
         raise MeasurementError(
-            f"averages have shape {array.shape}; give one number for every cell that was measured more than once, "
-            f"({cells},)"
+            f"averages have shape {array.shape}",
+            remedy=f"give one number for every cell that was measured more than once, ({cells},)",
         )
     _require_finite(array)
     return array
@@ -441,13 +447,15 @@ def _checked_variances(layout: Layout, precisions: Floats, variances: object) ->
     """Return the exact variances as float64 if there is one a table and none is larger than the precision allows."""
     try:
         array = transform.one_per_table(layout, real_array(variances))
+    except MeasurementError:
+        raise
     except (TypeError, ValueError) as error:
         raise MeasurementError(f"variances must be an array of numbers ({error})") from error
     # The variance of discrete noise is at most its parameter: what is larger was not made by margrave.
     if not (array >= 0).all() or (array * precisions > 1 + _ROUNDING).any() or (array[precisions == 0] != 0).any():
         raise MeasurementError(
-            "a variance is negative, NaN, or larger than 1/precision; give the exact variance of discrete noise, 0 "
-            "where nothing was measured"
+            "a variance is negative, NaN, or larger than 1/precision",
+            remedy="give the exact variance of discrete noise, 0 where nothing was measured",
         )
     return array
 
@@ -458,12 +466,12 @@ def _checked_direct(
     """Return the table that was measured as it is if its precision is that of this noise."""
     positions, given = direct
     if positions not in layout.places:
-        raise MeasurementError(f"no table over the attributes at {positions} was measured; give one that was")
+        raise MeasurementError(f"no table over the attributes at {positions} was measured", remedy="give one that was")
     place, noise = layout.places[positions], checked_positive("the noise of the direct table", given)
     if layout.degrees[place] and abs(precisions[place] * noise - 1) > _ROUNDING:
         raise MeasurementError(
-            f"the noise of the direct table is {noise!r}, its precision {float(precisions[place])!r}; one is the "
-            "inverse of the other"
+            f"the noise of the direct table is {noise!r}, its precision {float(precisions[place])!r}",
+            remedy="one is the inverse of the other",
         )
     return positions, noise
 
@@ -471,7 +479,7 @@ def _checked_direct(
 def _layout(domain: Domain, sets: Sequence[AttributeSet]) -> Layout:
     """Return the layout of the closure of what was measured."""
     if not sets:
-        raise MeasurementError("there are no measurements; give at least one")
+        raise MeasurementError("there are no measurements", remedy="give at least one")
     return Layout.of(domain.shape, set(sets))
 
 
@@ -481,7 +489,9 @@ def _require_finite(values: Floats) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         total = values.sum()
     if not np.isfinite(total) and not np.isfinite(values).all():
-        raise MeasurementError("the measurements hold NaN, infinity, or numbers too large to add up; give finite ones")
+        raise MeasurementError(
+            "the measurements hold NaN, infinity, or numbers too large to add up", remedy="give finite ones"
+        )
 
 
 def _noise_entry(domain: Domain, one: Observation) -> dict[str, object]:
@@ -493,8 +503,8 @@ def _noise_entry(domain: Domain, one: Observation) -> dict[str, object]:
         return {**entry, "noise": "gaussian"}
     named = spoken(domain.names(one.positions))
     raise MeasurementError(
-        f"the noise of {named} is an object of your own, which no file can hold; save measurements with Gaussian and "
-        "Laplace noise only, and add your own after loading"
+        f"the noise of {named} is an object of your own, which no file can hold",
+        remedy="save measurements with Gaussian and Laplace noise only, and add your own after loading",
     )
 
 

@@ -69,7 +69,7 @@ class Gaussian:
     def __init__(self, variance: float | None = None, *, covariance: Floats | None = None) -> None:
         if (variance is None) == (covariance is None):
             given = "neither" if variance is None else "both"
-            raise MeasurementError(f"Gaussian noise got {given} of variance and covariance; give exactly one")
+            raise MeasurementError(f"Gaussian noise got {given} of variance and covariance", remedy="give exactly one")
         object.__setattr__(self, "variance", None if variance is None else checked_positive("a variance", variance))
         object.__setattr__(self, "covariance", None if covariance is None else _checked_covariance(covariance))
 
@@ -191,7 +191,8 @@ def checked_positive(what: str, value: object) -> float:
         number = math.inf
     if not _SMALLEST <= number <= _LARGEST:
         raise MeasurementError(
-            f"{what} is {shown_value(value)}; give a positive finite number, from {_SMALLEST:g} to {_LARGEST:g}"
+            f"{what} is {shown_value(value)}",
+            remedy=f"give a positive finite number, from {_SMALLEST:g} to {_LARGEST:g}",
         )
     return number
 
@@ -211,18 +212,19 @@ def _checked_covariance(covariance: object) -> Floats:
     except (TypeError, ValueError) as error:
         raise MeasurementError(f"a covariance must be a square array of numbers ({error})") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise MeasurementError(f"a covariance has shape {matrix.shape}; give a square one, (m, m)")
+        raise MeasurementError(f"a covariance has shape {matrix.shape}", remedy="give a square one, (m, m)")
     if not np.isfinite(matrix).all():
-        raise MeasurementError("a covariance holds NaN or infinity; every entry must be a finite number")
+        raise MeasurementError("a covariance holds NaN or infinity", remedy="every entry must be a finite number")
     if matrix.size and np.abs(matrix - matrix.T).max() > _ASYMMETRY * np.abs(matrix).max():
-        raise MeasurementError("a covariance is not symmetric; give one that equals its transpose")
+        raise MeasurementError("a covariance is not symmetric", remedy="give one that equals its transpose")
     matrix = (matrix + matrix.T) / 2
     try:
         np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
         raise MeasurementError(
-            "a covariance is not positive definite; give one whose eigenvalues are all above zero, for instance "
-            "without the directions in which there is no noise"
+            "a covariance is not positive definite",
+            remedy="give one whose eigenvalues are all above zero, for instance "
+            "without the directions in which there is no noise",
         ) from None
     matrix.setflags(write=False)
     return matrix

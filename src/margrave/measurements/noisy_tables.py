@@ -44,7 +44,7 @@ def _table(path: Path, domain: Domain, variance: float | None) -> NoisyTable:
     """Return names, counts and variance of one noisy table."""
     columns = _named(_columns(path), domain)
     if _COUNT not in columns:
-        raise MeasurementError(f"{path} has no column 'count'; give one row a cell with its noisy count")
+        raise MeasurementError(f"{path} has no column 'count'", remedy="give one row a cell with its noisy count")
     names = tuple(name for name in columns if name in domain)
     for name in columns:
         if name not in (*names, _COUNT, _VARIANCE):
@@ -55,8 +55,8 @@ def _table(path: Path, domain: Domain, variance: float | None) -> NoisyTable:
     counts = _numbers(path, _COUNT, columns[_COUNT])
     if len(np.unique(cells)) != len(cells) or len(cells) != np.prod(shape, dtype=np.int64):
         raise MeasurementError(
-            f"{path} has {len(cells):,} rows for {np.prod(shape, dtype=np.int64):,} cells, or some cell twice; "
-            "give every cell of the table once, also those with a count of zero"
+            f"{path} has {len(cells):,} rows for {np.prod(shape, dtype=np.int64):,} cells, or some cell twice",
+            remedy="give every cell of the table once, also those with a count of zero",
         )
     values = np.empty(shape)
     values.ravel()[cells] = counts
@@ -77,7 +77,7 @@ def _columns(path: Path) -> _Columns:
             table = relation.to_arrow_table()
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
-        raise MeasurementError(f"{path} cannot be read ({reason}); give a CSV or Parquet file") from None
+        raise MeasurementError(f"{path} cannot be read ({reason})", remedy="give a CSV or Parquet file") from None
     import pyarrow as pa
 
     return {name: table.column(name).cast(pa.string()).to_pylist() for name in table.column_names}
@@ -100,8 +100,8 @@ def _cells(path: Path, domain: Domain, names: Sequence[str], columns: _Columns) 
         except KeyError as error:
             some = ", ".join(domain[name].categories[:4])
             raise MeasurementError(
-                f"{path} has the value {error.args[0]!r} in column {name!r}; write its categories as in the domain: "
-                f"{some}{', …' if len(codes) > 4 else ''}"
+                f"{path} has the value {error.args[0]!r} in column {name!r}",
+                remedy=f"write its categories as in the domain: {some}{', …' if len(codes) > 4 else ''}",
             ) from None
     return cells
 
@@ -119,7 +119,9 @@ def _numbers(path: Path, name: str, values: Sequence[str | None]) -> np.ndarray:
     try:
         return np.array([float(value) for value in values])  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise MeasurementError(f"{path} has a value in column {name!r} that is not a number; correct it") from None
+        raise MeasurementError(
+            f"{path} has a value in column {name!r} that is not a number", remedy="correct it"
+        ) from None
 
 
 def _one_variance(path: Path, columns: _Columns, variance: float | None) -> float:
@@ -127,10 +129,12 @@ def _one_variance(path: Path, columns: _Columns, variance: float | None) -> floa
     if _VARIANCE not in columns:
         if variance is None:
             raise MeasurementError(
-                f"{path} has no column 'variance'; add one, or give variance=… (--variance) for all tables"
+                f"{path} has no column 'variance'", remedy="add one, or give variance=… (--variance) for all tables"
             )
         return variance
     found = np.unique(_numbers(path, _VARIANCE, columns[_VARIANCE]))
     if len(found) != 1:
-        raise MeasurementError(f"{path} has {len(found)} different variances; all cells of a table have the same")
+        raise MeasurementError(
+            f"{path} has {len(found)} different variances", remedy="all cells of a table have the same"
+        )
     return float(found[0])

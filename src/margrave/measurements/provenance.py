@@ -17,7 +17,7 @@ from fractions import Fraction
 from numbers import Rational
 from typing import Any
 
-from margrave.errors import BudgetError, MeasurementError
+from margrave.errors import MeasurementError, PlanError
 from margrave.privacy.budget import Budget, shown_fraction, shown_value
 
 NEIGHBOURS = "add or remove one person"
@@ -117,25 +117,29 @@ class Provenance:
         """Refuse a record that cannot be true, or that does not say plainly whether it is private."""
         for name in _TEXTS:
             if not isinstance(getattr(self, name), str):
-                raise MeasurementError(f"{name} is {shown_value(getattr(self, name))} in a provenance; it must be text")
+                raise MeasurementError(
+                    f"{name} is {shown_value(getattr(self, name))} in a provenance", remedy="it must be text"
+                )
         for name in ("private", "adaptive"):
             if not isinstance(getattr(self, name), bool):
                 given = shown_value(getattr(self, name))
-                raise MeasurementError(f"{name} is {given} in a provenance; it must be True or False")
+                raise MeasurementError(f"{name} is {given} in a provenance", remedy="it must be True or False")
         if self.private and any(mark in self.sampler for mark in _NOT_PRIVATE):
             raise MeasurementError(
-                f"a provenance says private, and its sampler is {shown_value(self.sampler)}, whose noise is not; say "
-                "that it is not private"
+                f"a provenance says private, and its sampler is {shown_value(self.sampler)}, whose noise is not",
+                remedy="say that it is not private",
             )
         rows = self.contributions
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-            raise MeasurementError(f"contributions is {shown_value(rows)} in a provenance; it must be at least 1 row")
+            raise MeasurementError(
+                f"contributions is {shown_value(rows)} in a provenance", remedy="it must be at least 1 row"
+            )
         object.__setattr__(self, "rho", _checked_rho("rho", self.rho))
         object.__setattr__(self, "steps", _checked_steps(self.steps))
         _check_epsilon(self.rho, self.epsilon, self.delta)
         if _exceed([step.rho for step in self.steps], self.rho):
             raise MeasurementError(
-                f"the steps cost more than the record says, ρ = {_shown(self.rho)}; record all that was spent"
+                f"the steps cost more than the record says, ρ = {_shown(self.rho)}", remedy="record all that was spent"
             )
         _check_entry(self.ledger_entry, self.ledger_hash)
         if self.cut_short is not None and not (isinstance(self.cut_short, str) and self.cut_short):
@@ -163,16 +167,18 @@ class Provenance:
             return cls(**{**plain, "rho": _amount(plain["rho"]), "steps": steps})
         except KeyError as error:
             raise MeasurementError(
-                f"the provenance is damaged (it lacks {error}); save the measurements again"
+                f"the provenance is damaged (it lacks {error})", remedy="save the measurements again"
             ) from None
         except (TypeError, ValueError, ArithmeticError, MeasurementError) as error:
-            raise MeasurementError(f"the provenance is damaged ({error}); save the measurements again") from error
+            raise MeasurementError(
+                f"the provenance is damaged ({error})", remedy="save the measurements again"
+            ) from error
 
 
 def _amount(text: object) -> Fraction:
     """Return an exact amount from its text ``p/q`` or ``p``; a number, a sign or an exponent is refused."""
     if not isinstance(text, str) or not _AMOUNT.fullmatch(text):
-        raise MeasurementError(f"an amount is {shown_value(text)}; it must be a text such as '1/3'")
+        raise MeasurementError(f"an amount is {shown_value(text)}", remedy="it must be a text such as '1/3'")
     return Fraction(text)
 
 
@@ -185,20 +191,20 @@ def _shown(rho: Fraction) -> str:
 def _checked_rho(what: str, rho: object) -> Fraction:
     """Return an amount as a fraction if it is an exact number."""
     if isinstance(rho, bool) or not isinstance(rho, Rational):
-        raise MeasurementError(f"{what} is {shown_value(rho)} in a provenance; it must be a Fraction")
+        raise MeasurementError(f"{what} is {shown_value(rho)} in a provenance", remedy="it must be a Fraction")
     return Fraction(rho)
 
 
 def _checked_steps(steps: object) -> tuple[Step, ...]:
     """Return the steps if each has a purpose in words and an exact cost of at least 0."""
     if not isinstance(steps, tuple) or not all(isinstance(step, Step) for step in steps):
-        raise MeasurementError(f"steps is {shown_value(steps)} in a provenance; it must be a tuple of Step")
+        raise MeasurementError(f"steps is {shown_value(steps)} in a provenance", remedy="it must be a tuple of Step")
     for step in steps:
         if not isinstance(step.purpose, str):
-            raise MeasurementError(f"the purpose of a step is {shown_value(step.purpose)}; it must be text")
+            raise MeasurementError(f"the purpose of a step is {shown_value(step.purpose)}", remedy="it must be text")
     checked = tuple(Step(step.purpose, _checked_rho("the cost of a step", step.rho)) for step in steps)
     if any(step.rho < 0 for step in checked):
-        raise MeasurementError("a step costs less than 0; record all that was spent")
+        raise MeasurementError("a step costs less than 0", remedy="record all that was spent")
     return checked
 
 
@@ -216,7 +222,7 @@ def _exceed(amounts: Sequence[Fraction], most: Fraction) -> bool:
     if rounded + len(amounts) <= limit:
         return False
     if sum(size.bit_length() for size in {amount.denominator for amount in amounts}) > _MOST_EXACT_BITS:
-        raise MeasurementError("the costs of the steps are fractions too long to add up; round them up")
+        raise MeasurementError("the costs of the steps are fractions too long to add up", remedy="round them up")
     return sum(amounts, Fraction(0)) > most
 
 
@@ -224,14 +230,17 @@ def _check_epsilon(rho: Fraction, epsilon: object, delta: object) -> None:
     """Refuse an ε that is not a number, or is less than ρ and δ give; more is a weaker statement, and true."""
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise MeasurementError(f"{name} is {shown_value(value)} in a provenance; it must be a finite number from 0")
+            raise MeasurementError(
+                f"{name} is {shown_value(value)} in a provenance", remedy="it must be a finite number from 0"
+            )
     try:
         least = Budget(rho=rho, delta=delta).epsilon()  # type: ignore[arg-type]
-    except BudgetError as error:
+    except PlanError as error:
         raise MeasurementError(f"a provenance has impossible numbers: {error}") from error
     if epsilon < least * (1 - _EPSILON_ROUNDING):  # type: ignore[operator]
         raise MeasurementError(
-            f"the record says ε = {shown_value(epsilon)}, and its ρ gives ε = {least:g} at δ = {delta:g}; state no less"
+            f"the record says ε = {shown_value(epsilon)}, and its ρ gives ε = {least:g} at δ = {delta:g}",
+            remedy="state no less",
         )
 
 
@@ -250,6 +259,6 @@ def _check_entry(number: object, digest: object) -> None:
     whole = isinstance(number, int) and not isinstance(number, bool) and number > 0
     if not whole or not isinstance(digest, str) or not _HASH.fullmatch(digest):
         raise MeasurementError(
-            "ledger_entry and ledger_hash must be the number of a charge, from 1, and its SHA-256 in hexadecimal; give "
-            "both, or neither"
+            "ledger_entry and ledger_hash must be the number of a charge, from 1, and its SHA-256 in hexadecimal",
+            remedy="give both, or neither",
         )

@@ -65,16 +65,19 @@ class KeptFile:
         file = self.target
         if os.path.lexists(file):
             raise MeasurementError(
-                f"{file} exists: the measurements of a run that did not finish; they are paid for. Make the release "
-                f"from them (margrave reconstruct {file} …), or remove the file to spend again"
+                f"{file} exists: the measurements of a run that did not finish",
+                remedy=f"they are paid for. Make the release "
+                f"from them (margrave reconstruct {file} …), or remove the file to spend again",
             )
         if len(os.fsencode(file.name)) > _LONGEST_NAME:
-            raise MeasurementError(f"the name {file.name[:40]}… is too long for a file; choose a shorter one")
+            raise MeasurementError(f"the name {file.name[:40]}… is too long for a file", remedy="choose a shorter one")
         try:
             file.touch(exist_ok=False)
             free = shutil.disk_usage(file.parent).free
         except OSError as error:
-            raise MeasurementError(f"{file} cannot be written ({error.strerror}); choose another folder") from error
+            raise MeasurementError(
+                f"{file} cannot be written ({error.strerror})", remedy="choose another folder"
+            ) from error
         finally:
             with suppress(OSError):
                 file.unlink()
@@ -82,7 +85,8 @@ class KeptFile:
         if free < needed:
             raise MeasurementError(
                 f"the disk of {file.parent} has {free / 1e6:,.0f} MB left and the measurements alone may take "
-                f"{needed / 1e6:,.0f} MB; free some space, or choose a folder elsewhere"
+                f"{needed / 1e6:,.0f} MB",
+                remedy="free some space, or choose a folder elsewhere",
             )
 
     def save(self, noisy: Measurements) -> None:

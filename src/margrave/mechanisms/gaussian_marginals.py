@@ -179,13 +179,13 @@ class GaussianMarginals(Mechanism):
         """Return the domain and the tables, names in domain order, with their variances."""
         if self.variances is None:
             if self.domain is not None:
-                raise PlanError("a workload has its own domain; leave out domain")
+                raise PlanError("a workload has its own domain", remedy="leave out domain")
             asked, spent = checked_request(workload, budget)
             return asked.domain, divided(asked, spent, contributions)
         if workload is not None or budget is not None:
             raise PlanError(
-                "variances are given: they say what to measure and what it costs; leave out the workload "
-                "and the budget, or leave out variances"
+                "variances are given: they say what to measure and what it costs",
+                remedy="leave out the workload and the budget, or leave out variances",
             )
         declared = _domain(source, self.domain)
         return declared, _given(declared, self.variances)
@@ -256,9 +256,9 @@ def gaussian_marginals(
 def _domain(source: object, domain: Domain | None) -> Domain:
     """Return the declared domain: the one given, or that of a table which has one."""
     if domain is not None and not isinstance(domain, Domain):
-        raise DataError(f"expected a Domain, got a {type(domain).__name__}; read one, as in Domain.read(path)")
+        raise DataError(f"expected a Domain, got a {type(domain).__name__}", remedy="read one, as in Domain.read(path)")
     if domain is None and not is_source(source):
-        raise DataError("the table has no declared domain; give one, as in domain=Domain.read(path)")
+        raise DataError("the table has no declared domain", remedy="give one, as in domain=Domain.read(path)")
     own: Domain = domain if domain is not None else source.domain  # type: ignore[attr-defined]
     return own
 
@@ -275,11 +275,13 @@ def _rounded_up(rho: Fraction) -> Fraction:
 def _given(domain: Domain, variances: Mapping[tuple[str, ...], Number]) -> _Asked:
     """Return the tables, names in domain order, with their variances as fractions."""
     if not isinstance(variances, Mapping) or not variances:
-        raise PlanError("there is no table to measure; name at least one, as in {('age', 'sex'): 100}")
+        raise PlanError("there is no table to measure", remedy="name at least one, as in {('age', 'sex'): 100}")
     asked = [(_names(domain, names), exact_number("a variance", value)) for names, value in variances.items()]
     for names, variance in asked:
         if variance <= 0:
-            raise PlanError(f"the variance of {' × '.join(names) or 'the total'} is {variance}; give a positive number")
+            raise PlanError(
+                f"the variance of {' × '.join(names) or 'the total'} is {variance}", remedy="give a positive number"
+            )
     return asked
 
 
@@ -288,5 +290,5 @@ def _names(domain: Domain, names: Iterable[str]) -> tuple[str, ...]:
     positions = domain.positions(names)
     given = tuple(names)
     if len(positions) != len(given):
-        raise PlanError(f"the table {' × '.join(given)} names an attribute twice; name each once")
+        raise PlanError(f"the table {' × '.join(given)} names an attribute twice", remedy="name each once")
     return domain.names(positions)

@@ -146,7 +146,7 @@ class Mechanism(ABC):
 def checked_request(workload: object, budget: object) -> tuple[Workload, Budget]:
     """Return a workload and a budget if they are what they should be."""
     if not isinstance(workload, Workload):
-        raise PlanError(f"expected a Workload, got {workload!r}; make one, as in Workload.all_kway(domain, 3)")
+        raise PlanError(f"expected a Workload, got {workload!r}", remedy="make one, as in Workload.all_kway(domain, 3)")
     if not isinstance(budget, Budget):
-        raise PlanError(f"expected a Budget, got {budget!r}; make one, as in Budget.zcdp(rho=0.1)")
+        raise PlanError(f"expected a Budget, got {budget!r}", remedy="make one, as in Budget.zcdp(rho=0.1)")
     return workload, budget

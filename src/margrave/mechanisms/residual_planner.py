@@ -147,13 +147,13 @@ class ResidualPlanner(Mechanism):
             return self.predict(asked, spent, contributions=contributions)  # type: ignore[arg-type]
         if not isinstance(self.plan, Plan):
             raise PlanError(
-                f"expected a Plan, got a {type(self.plan).__name__}; make one with "
-                "plan(workload, budget, contributions=…)"
+                f"expected a Plan, got a {type(self.plan).__name__}",
+                remedy="make one with plan(workload, budget, contributions=…)",
             )
         own = {"workload": self.plan.workload, "budget": self.plan.budget, "contributions": self.plan.contributions}
         for name, given in (("workload", workload), ("budget", budget), ("contributions", contributions)):
             if given is not None and given is not own[name] and given != own[name]:
-                raise PlanError(f"the plan has another {name}; leave out {name}, or leave out plan")
+                raise PlanError(f"the plan has another {name}", remedy=f"leave out {name}, or leave out plan")
         return self.plan
 
 
@@ -226,7 +226,7 @@ def measure(
         As for `residual_planner`.
     """
     if plan is None:
-        raise PlanError("expected a Plan, got None; make one with plan(workload, budget, contributions=…)")
+        raise PlanError("expected a Plan, got None", remedy="make one with plan(workload, budget, contributions=…)")
     run = Run(privacy_id=privacy_id, ledger=ledger, sampler=sampler, keep=keep, defer_signals=defer_signals)
     return ResidualPlanner(plan=plan).measure(source, run=run)
 
@@ -240,4 +240,6 @@ def _check_cost(plan: Plan, noise: list[Fraction | None]) -> None:
         if variance is not None
     )
     if spent * share > plan.rho:
-        raise PlanError(f"the noise of this plan costs more than its budget, {plan.budget}; make plans with plan()")
+        raise PlanError(
+            f"the noise of this plan costs more than its budget, {plan.budget}", remedy="make plans with plan()"
+        )

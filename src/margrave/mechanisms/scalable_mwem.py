@@ -35,7 +35,7 @@ from margrave.algebra.layout import Layout
 from margrave.algebra.threads import over_tables
 from margrave.boundary import MOST_ROWS, measure_marginal
 from margrave.data.source import open_source
-from margrave.errors import BudgetError, PlanError
+from margrave.errors import PlanError
 from margrave.measurements import Measurements, Provenance
 from margrave.mechanisms.gaussian_marginals import marginal_cost
 from margrave.mechanisms.mechanism import Mechanism, Run, checked_request
@@ -382,9 +382,11 @@ class _RunningEstimate:
 def _checked_rounds(rounds: object, tables: int, repeat: bool) -> int:
     """Return the number of rounds if so many can be done."""
     if isinstance(rounds, bool) or not isinstance(rounds, Integral) or int(rounds) < 1:
-        raise PlanError(f"rounds is {rounds!r}; give a whole number of at least 1")
+        raise PlanError(f"rounds is {rounds!r}", remedy="give a whole number of at least 1")
     if not repeat and int(rounds) > tables:
-        raise PlanError(f"{rounds} rounds without repeats need as many tables, the workload has {tables}; do fewer")
+        raise PlanError(
+            f"{rounds} rounds without repeats need as many tables, the workload has {tables}", remedy="do fewer"
+        )
     return int(rounds)
 
 
@@ -392,7 +394,7 @@ def _checked_share(share: Number) -> Fraction:
     """Return the share of the budget for the total."""
     value = exact_number("initial_share", share)
     if not 0 < value < 1:
-        raise BudgetError(f"initial_share is {share!r}; give a number between 0 and 1")
+        raise PlanError(f"initial_share is {share!r}", remedy="give a number between 0 and 1")
     return value
 
 
@@ -400,8 +402,8 @@ def _checked_one_way_share(share: Number, initial: Fraction) -> Fraction:
     """Return the share of the budget for the tables of one attribute, if it leaves something for the rounds."""
     value = exact_number("one_way_share", share)
     if not 0 <= value < 1 - initial:
-        raise BudgetError(
-            f"one_way_share is {share!r}; give a number from 0 on that leaves, with initial_share, a part of the "
-            "budget for the rounds"
+        raise PlanError(
+            f"one_way_share is {share!r}",
+            remedy="give a number from 0 on that leaves, with initial_share, a part of the budget for the rounds",
         )
     return value

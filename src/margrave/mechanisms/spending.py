@@ -109,11 +109,11 @@ def spending(
         Whether signals wait, from just before the charge, until what was measured is kept.
     """
     if keep is not None and not callable(keep):
-        raise PlanError(f"keep is a {type(keep).__name__}; give a function that saves Measurements")
+        raise PlanError(f"keep is a {type(keep).__name__}", remedy="give a function that saves Measurements")
     if defer_signals and keep is None:
         raise PlanError(
-            "defer_signals is given and keep is not: signals can wait only for measurements that are kept; give "
-            "keep=…, a function that saves them"
+            "defer_signals is given and keep is not: signals can wait only for measurements that are kept",
+            remedy="give keep=…, a function that saves them",
         )
     counts = _count(source, workload.domain, layout, budget, ledger)
     with deferred_signals(budget, asked=defer_signals) as deferral:
@@ -144,19 +144,19 @@ def _count(source: Source, domain: Domain, layout: Layout, budget: Budget, ledge
     budget.epsilon()  # what cannot be stated in the end is refused now
     refuse_draft(domain)
     if layout.sizes != domain.shape:
-        raise PlanError("the tables to count are laid out over another domain; make plans with plan()")
+        raise PlanError("the tables to count are laid out over another domain", remedy="make plans with plan()")
     if checked_source(source).domain != domain:
         raise DataError(
-            f"the table is over {source.domain!r} and the plan over {domain!r}; "
-            "use one domain for both (labels and descriptions count too)"
+            f"the table is over {source.domain!r} and the plan over {domain!r}",
+            remedy="use one domain for both (labels and descriptions count too)",
         )
     refuse_draft(source.domain)  # equal to the other, but one of the two may still be the draft
     if ledger is not None and _checked_ledger(ledger).torn is not None:
         raise LedgerError(str(ledger.torn))
     if ledger is not None and not ledger.check(budget):
         raise BudgetRefusedError(
-            f"{budget!r} is asked for and {ledger!r} has no room for it; nothing was read or charged: ask for less "
-            f"({ledger.balance(budget.delta)})"
+            f"{budget!r} is asked for and {ledger!r} has no room for it",
+            remedy=f"nothing was read or charged: ask for less ({ledger.balance(budget.delta)})",
         )
     if ledger is not None:
         ledger.require_domain(domain.fingerprint)
@@ -171,8 +171,9 @@ def refuse_draft(domain: Domain) -> None:
     """
     if domain.unreviewed:
         raise DomainError(
-            "the domain is a draft that was read from private data and not yet reviewed; check every attribute of it, "
-            'write "reviewed": true in its file, and plan with that; nothing was read or charged'
+            "the domain is a draft that was read from private data and not yet reviewed",
+            remedy="check every attribute of it, "
+            'write "reviewed": true in its file, and plan with that; nothing was read or charged',
         )
 
 
@@ -193,7 +194,9 @@ def _check_memory(domain: Domain, layout: Layout) -> None:
 def checked_source(source: Source) -> Source:
     """Return what counts the private table if it can."""
     if not is_source(source):
-        raise DataError(f"expected a source of counts, got a {type(source).__name__}; open it with open_source")
+        raise DataError(
+            f"expected a source of counts, got a {type(source).__name__}", remedy="open it with open_source"
+        )
     return source
 
 
@@ -216,8 +219,8 @@ def checked_sampler(
     drawing = gaussian_sampler(sampler) if isinstance(sampler, str) else sampler
     if not all(hasattr(drawing, name) for name in ("name", "private", "draw", "spawn")):
         raise NoiseError(
-            f"expected a sampler, got a {type(drawing).__name__}; give 'margrave', 'opendp' or "
-            "gaussian_sampler(source=…)"
+            f"expected a sampler, got a {type(drawing).__name__}",
+            remedy="give 'margrave', 'opendp' or gaussian_sampler(source=…)",
         )
     asked = list(variances)
     # No samples are drawn here, but what cannot be drawn is refused now instead of after the charge.
@@ -299,7 +302,7 @@ def _checked_ledger(ledger: Ledger) -> Ledger:
     """Return the ledger if it is one: a path in its place must not end in an error after the table was read."""
     able = all(callable(getattr(ledger, verb, None)) for verb in ("check", "charge", "require_domain"))
     if not able or not hasattr(ledger, "torn"):
-        raise LedgerError(f"expected a Ledger, got a {type(ledger).__name__}; give Ledger(path, cap=…)")
+        raise LedgerError(f"expected a Ledger, got a {type(ledger).__name__}", remedy="give Ledger(path, cap=…)")
     return ledger
 
 
@@ -308,6 +311,7 @@ def _checked_counts(counts: Integers, layout: Layout) -> Integers:
     if not isinstance(counts, np.ndarray) or counts.dtype != np.int64 or counts.shape != (layout.cells,):
         raise DataError(
             f"the source must count into one int64 array of shape ({layout.cells},), one number for each cell of the "
-            "closure, and gave something else; nothing was charged"
+            "closure, and gave something else",
+            remedy="nothing was charged",
         )
     return counts

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from margrave.errors import ReconstructionError, suggestion
+from margrave.errors import ReleaseError, suggestion
 from margrave.methods.maximum_likelihood import MaximumLikelihood
 from margrave.methods.method import Method, Unrecorded
 from margrave.methods.nonnegative import NonNegative
@@ -41,8 +41,9 @@ def find(method: object) -> Method:
         if one.name == method:
             return one
     hint = suggestion(method, names()) if isinstance(method, str) else ""
-    raise ReconstructionError(
-        f"no method {method!r}{hint} (the names are {', '.join(names())}; an object of margrave.methods is taken too)"
+    raise ReleaseError(
+        f"no method {method!r}{hint} (the names are {', '.join(names())}",
+        remedy="an object of margrave.methods is taken too)",
     )
 
 
@@ -55,16 +56,16 @@ def read(document: object) -> Method:
         What was read. A method of which something was not recorded comes back as `Unrecorded`.
     """
     if not isinstance(document, Mapping) or not {"name", "options"} <= set(document) <= {"name", "options", "note"}:
-        raise ReconstructionError("a method is recorded by its name, its options and perhaps a note; this is not one")
+        raise ReleaseError("a method is recorded by its name, its options and perhaps a note", remedy="this is not one")
     name, options, note = document["name"], document["options"], document.get("note")
     if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
-        raise ReconstructionError(f"the options of the method {name!r} are not a JSON object")
+        raise ReleaseError(f"the options of the method {name!r} are not a JSON object")
     if "note" in document and not (isinstance(note, str) and 0 < len(note) <= _MOST_NOTE):
-        raise ReconstructionError(f"the note of the method {name!r} is not a text of at most {_MOST_NOTE:,} characters")
+        raise ReleaseError(f"the note of the method {name!r} is not a text of at most {_MOST_NOTE:,} characters")
     usual = find(name if isinstance(name, str) else None)
     made = type(usual).from_options(options)
     if note is not None:
         return Unrecorded(usual, note, tuple(options.items()))
     if made.name != name:
-        raise ReconstructionError(f"the options recorded for the method {name!r} are those of {made.name!r}")
+        raise ReleaseError(f"the options recorded for the method {name!r} are those of {made.name!r}")
     return made

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from margrave.errors import ReconstructionError, suggestion
+from margrave.errors import ReleaseError, suggestion
 
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
@@ -100,7 +100,7 @@ class Method(ABC):
     """A way to make tables from noisy measurements.
 
     A subclass is a frozen dataclass whose fields are its options. It checks them in ``__post_init__`` and raises
-    `ReconstructionError` for one that is not allowed.
+    `ReleaseError` for one that is not allowed.
 
     Attributes
     ----------
@@ -189,8 +189,8 @@ class Method(ABC):
         for given in options:
             if given not in known:
                 named = f"its options are {', '.join(known)}" if known else "it has no options"
-                raise ReconstructionError(
-                    f"{cls.__name__} has no option {given!r}{suggestion(given, known)} ({named}); leave it out"
+                raise ReleaseError(
+                    f"{cls.__name__} has no option {given!r}{suggestion(given, known)} ({named})", remedy="leave it out"
                 )
         return cls(**{given: cls._from_plain(given, value) for given, value in options.items()})
 
@@ -207,7 +207,9 @@ class Method(ABC):
     def _from_plain(cls, name: str, value: object) -> object:
         """Return one option from its plain value; what it may be is checked when the method is made."""
         if isinstance(value, str) and len(value) > _MOST_TEXT:
-            raise ReconstructionError(f"{name} is a text of {len(value):,} characters; at most {_MOST_TEXT:,} are read")
+            raise ReleaseError(
+                f"{name} is a text of {len(value):,} characters", remedy=f"at most {_MOST_TEXT:,} are read"
+            )
         return math.inf if value == INFINITY else value
 
     def __str__(self) -> str:
@@ -249,9 +251,9 @@ class Unrecorded(Method):
 
     def make(self, request: Request) -> Made:
         """Refuse: nobody knows the options."""
-        raise ReconstructionError(
-            f"not all options of this {self.name!r} are recorded ({self.note}); give the method itself, "
-            f"such as method={self.name!r} for its defaults"
+        raise ReleaseError(
+            f"not all options of this {self.name!r} are recorded ({self.note})",
+            remedy=f"give the method itself, such as method={self.name!r} for its defaults",
         )
 
     def options_text(self) -> str:

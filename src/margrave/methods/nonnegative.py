@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeGuard
 
 import numpy as np
 
-from margrave.errors import ConvergenceError, ReconstructionError, suggestion
+from margrave.errors import ConvergenceError, ReleaseError, suggestion
 from margrave.methods.method import Made, Method, Request, UnrecordableError, Words
 from margrave.options import Kind, option
 
@@ -101,17 +101,18 @@ class NonNegative(Method):
 
     def __post_init__(self) -> None:
         if self.eta is not None and not (_is_number(self.eta) and self.eta > 0):
-            raise ReconstructionError(f"eta is {self.eta!r}; give a positive number, or None for the default")
+            raise ReleaseError(f"eta is {self.eta!r}", remedy="give a positive number, or None for the default")
         if self.tolerance is not None and not (_is_number(self.tolerance) and self.tolerance > 0):
-            raise ReconstructionError(f"tolerance is {self.tolerance!r}; give a positive number, such as 1e-4")
+            raise ReleaseError(f"tolerance is {self.tolerance!r}", remedy="give a positive number, such as 1e-4")
         if not (_is_number(self.most_negative) and self.most_negative >= 0):
-            raise ReconstructionError(
-                f"most_negative is {self.most_negative!r}; give a number from 0 on: how far below zero a cell may be"
+            raise ReleaseError(
+                f"most_negative is {self.most_negative!r}",
+                remedy="give a number from 0 on: how far below zero a cell may be",
             )
         if not _is_whole(self.max_steps) or self.max_steps < 1:
-            raise ReconstructionError(f"max_steps is {self.max_steps!r}; give a whole number of at least 1")
+            raise ReleaseError(f"max_steps is {self.max_steps!r}", remedy="give a whole number of at least 1")
         if not (self.strict is None or isinstance(self.strict, bool)):
-            raise ReconstructionError(f"strict is {self.strict!r}; give True, False, or None for the default")
+            raise ReleaseError(f"strict is {self.strict!r}", remedy="give True, False, or None for the default")
         for name, value in (
             ("weights", _checked_weights(self.weights)),
             ("hold", _checked_holds(self.hold)),
@@ -159,8 +160,9 @@ class NonNegative(Method):
         strict = self.weights != "auto" if self.strict is None else self.strict
         if strict and solution.status is not Status.SOLVED:
             raise ConvergenceError(
-                f"the solver {solution.status.value}; it reached a gap of {solution.gap:.2g} in {solution.steps:,} "
-                "steps (strict=False returns the tables it has)"
+                f"the solver {solution.status.value}",
+                remedy=f"it reached a gap of {solution.gap:.2g} in {solution.steps:,} "
+                "steps (strict=False returns the tables it has)",
             )
         return Made(solution.marginals, solution)
 
@@ -201,16 +203,18 @@ class NonNegative(Method):
         if not isinstance(value, list):
             # What the constructor takes beside lists, JSON has no form for.
             if isinstance(value, Mapping):
-                raise ReconstructionError(f"{name} is recorded as a JSON object, which it never is")
+                raise ReleaseError(f"{name} is recorded as a JSON object, which it never is")
             return super()._from_plain(name, value)
         if len(value) > _MOST_SETS:
-            raise ReconstructionError(f"{name} is recorded with {len(value):,} sets; at most {_MOST_SETS:,} are read")
+            raise ReleaseError(
+                f"{name} is recorded with {len(value):,} sets", remedy=f"at most {_MOST_SETS:,} are read"
+            )
         if name != "weights":
             return value
         pairs = []
         for entry in value:
             if not isinstance(entry, dict) or set(entry) != {"attributes", "weight"}:
-                raise ReconstructionError("a weight is recorded as attributes and weight; this one is not")
+                raise ReleaseError("a weight is recorded as attributes and weight", remedy="this one is not")
             pairs.append((entry["attributes"], super()._from_plain(name, entry["weight"])))
         return tuple(pairs)
 
@@ -238,9 +242,9 @@ def _checked_weights(weights: object) -> Weights:
     """Return weights in the form they are kept: a scheme, a float, pairs, or a function."""
     if isinstance(weights, str) and not _is_numeral(weights):
         if weights not in _SCHEMES:
-            raise ReconstructionError(
-                f"no weights {weights!r}{suggestion(weights, _SCHEMES)} (the names are {', '.join(_SCHEMES)}; a number "
-                "is taken too)"
+            raise ReleaseError(
+                f"no weights {weights!r}{suggestion(weights, _SCHEMES)} (the names are {', '.join(_SCHEMES)}",
+                remedy="a number is taken too)",
             )
         return weights
     if isinstance(weights, Mapping):
@@ -250,9 +254,9 @@ def _checked_weights(weights: object) -> Weights:
     if callable(weights):
         return weights
     if not (_is_number(weights) or isinstance(weights, str)) or not 0 < float(weights) < math.inf:
-        raise ReconstructionError(
-            f"weights is {weights!r}; give 'auto', 'paper', 'noise', a positive number b for b^(−|τ|), a mapping or a "
-            "function"
+        raise ReleaseError(
+            f"weights is {weights!r}",
+            remedy="give 'auto', 'paper', 'noise', a positive number b for b^(−|τ|), a mapping or a function",
         )
     return float(weights)
 
@@ -263,7 +267,7 @@ def _checked_pairs(pairs: Iterable[tuple[object, object]]) -> Pairs:
     for given, weight in pairs:
         names = _checked_set(given, "a weight is given for")
         if frozenset(names) in found:
-            raise ReconstructionError(f"a weight is given twice for {_spoken(names)}; give one")
+            raise ReleaseError(f"a weight is given twice for {_spoken(names)}", remedy="give one")
         found[frozenset(names)] = (names, _checked_weight(names, weight))
     return tuple(found.values())
 
@@ -271,8 +275,8 @@ def _checked_pairs(pairs: Iterable[tuple[object, object]]) -> Pairs:
 def _checked_weight(names: Names, weight: object) -> float:
     """Return the weight of a residual as a float if it is positive; it may be infinite."""
     if not _is_number(weight) or not float(weight) > 0:
-        raise ReconstructionError(
-            f"the weight of {_spoken(names)} is {weight!r}; give a positive number, or infinity to hold it"
+        raise ReleaseError(
+            f"the weight of {_spoken(names)} is {weight!r}", remedy="give a positive number, or infinity to hold it"
         )
     return float(weight)
 
@@ -282,8 +286,8 @@ def _checked_holds(hold: object) -> tuple[Names, ...] | None:
     if hold is None:
         return None
     if isinstance(hold, str) or not isinstance(hold, Iterable):
-        raise ReconstructionError(
-            f"hold is {hold!r}; give a list of attribute sets, as in [()] for the total or [('age',)]"
+        raise ReleaseError(
+            f"hold is {hold!r}", remedy="give a list of attribute sets, as in [()] for the total or [('age',)]"
         )
     return tuple(_checked_set(names, "hold names") for names in hold)
 
@@ -291,12 +295,12 @@ def _checked_holds(hold: object) -> tuple[Names, ...] | None:
 def _checked_set(given: object, what: str) -> Names:
     """Return a set of attributes as a tuple of names, in the order given; a Python set in that of the alphabet."""
     if isinstance(given, str):
-        raise ReconstructionError(f"{what} the text {given!r}; write ({given!r},) for the set of one attribute")
+        raise ReleaseError(f"{what} the text {given!r}", remedy=f"write ({given!r},) for the set of one attribute")
     names = tuple(given) if isinstance(given, Iterable) else None
     if names is None or not all(isinstance(name, str) for name in names):
-        raise ReconstructionError(f"{what} {given!r}; give a set of attribute names, as in ('age', 'sex')")
+        raise ReleaseError(f"{what} {given!r}", remedy="give a set of attribute names, as in ('age', 'sex')")
     if len(set(names)) != len(names):
-        raise ReconstructionError(f"{what} {_spoken(names)}, with an attribute twice; name each once")
+        raise ReleaseError(f"{what} {_spoken(names)}, with an attribute twice", remedy="name each once")
     return tuple(sorted(names)) if isinstance(given, set | frozenset) else names
 
 
@@ -314,8 +318,8 @@ def _place(domain: Domain, layout: Layout, names: Names, what: str) -> int:
     """Return the number of the table over these attributes."""
     positions = domain.positions(names)
     if positions not in layout.places:
-        raise ReconstructionError(
-            f"{what} {_spoken(domain.names(positions))}, which no table of the workload contains; leave it out"
+        raise ReleaseError(
+            f"{what} {_spoken(domain.names(positions))}, which no table of the workload contains", remedy="leave it out"
         )
     return layout.places[positions]
 
@@ -329,5 +333,5 @@ def _weights_from_pairs(domain: Domain, estimates: Estimates, pairs: Pairs) -> F
     missing = np.flatnonzero(np.isnan(found) & (estimates.counts > 0))
     if missing.size:
         spoken = _spoken(domain.names(layout.sets[missing[0]]))
-        raise ReconstructionError(f"no weight for the residual of {spoken}; give one for every measured residual")
+        raise ReleaseError(f"no weight for the residual of {spoken}", remedy="give one for every measured residual")
     return found

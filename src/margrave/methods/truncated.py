@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from margrave.errors import ReconstructionError
+from margrave.errors import ReleaseError
 from margrave.methods.method import Made, Method, Request, Words
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Truncated(Method):
 
     def __post_init__(self) -> None:
         if not isinstance(self.rescale, bool):
-            raise ReconstructionError(f"rescale is {self.rescale!r}; give True or False")
+            raise ReleaseError(f"rescale is {self.rescale!r}", remedy="give True or False")
 
     @property
     def name(self) -> str:

@@ -211,5 +211,6 @@ def max_variance(
         share /= share.sum()
     raise ConvergenceError(
         f"the largest variance is within {gap:.2g} of the least possible after {max_steps:,} steps, not within "
-        f"{tolerance:.2g}; allow a larger tolerance, or minimise 'total_variance'"
+        f"{tolerance:.2g}",
+        remedy="allow a larger tolerance, or minimise 'total_variance'",
     )

@@ -41,7 +41,8 @@ def checked_contributions(contributions: object) -> int:
     """Return c, the most rows that one person has, if it is a whole number from one; every cost stands on it."""
     if isinstance(contributions, bool) or not isinstance(contributions, int | np.integer) or contributions < 1:
         raise PlanError(
-            f"contributions is {contributions!r}; give the most rows that one person has, a whole number of at least 1"
+            f"contributions is {contributions!r}",
+            remedy="give the most rows that one person has, a whole number of at least 1",
         )
     return int(contributions)
 

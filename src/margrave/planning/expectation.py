@@ -94,11 +94,11 @@ def place_of(workload: Workload, layout: Layout, names: Iterable[str]) -> int:
     given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else names
     members = workload.domain.positions(given)
     if len(members) != len(tuple(given)):
-        raise PlanError(f"the table {' × '.join(given)} names an attribute twice; name each once")
+        raise PlanError(f"the table {' × '.join(given)} names an attribute twice", remedy="name each once")
     if members not in layout.places:
         label = " × ".join(workload.domain.names(members))
         raise PlanError(
-            f"the table {label} is in no table of the workload ({workload!r}); plan for a workload that has it"
+            f"the table {label} is in no table of the workload ({workload!r})", remedy="plan for a workload that has it"
         )
     return layout.places[members]
 
@@ -106,7 +106,7 @@ def place_of(workload: Workload, layout: Layout, names: Iterable[str]) -> int:
 def normal_quantile(level: float) -> float:
     """Return z with P(|Z| ≤ z) = level for a standard normal Z."""
     if not is_number(level) or not 1e-9 <= level < 1:
-        raise PlanError(f"level is {level!r}; give a number between 0 and 1, such as 0.95")
+        raise PlanError(f"level is {level!r}", remedy="give a number between 0 and 1, such as 0.95")
     # From the lower tail, where 1 − level is exact.
     return -NormalDist().inv_cdf((1 - float(level)) / 2)
 

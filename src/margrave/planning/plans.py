@@ -25,7 +25,7 @@ from margrave.algebra import transform
 from margrave.algebra.kernels import Floats, Integers
 from margrave.algebra.layout import Layout
 from margrave.discrete_gaussian import exact_variance
-from margrave.errors import BudgetError, PlanError, suggestion
+from margrave.errors import PlanError, suggestion
 from margrave.planning.allocation import OBJECTIVES, TOLERANCE, allocate
 from margrave.planning.coefficients import (
     cell_counts,
@@ -92,12 +92,14 @@ class Plan(Expectation):
         object.__setattr__(self, "contributions", checked_contributions(self.contributions))
         layout, workload = self.layout, self.workload
         if layout.sizes != workload.domain.shape or not all(set_ in layout.places for set_ in workload.positions):
-            raise PlanError("the layout of this plan is not that of its workload; make plans with plan()")
+            raise PlanError("the layout of this plan is not that of its workload", remedy="make plans with plan()")
         noise = _read_only(transform.one_per_table(self.layout, self.integer_variances).copy())
         object.__setattr__(self, "integer_variances", noise)
         spent = cost_bound(self.layout, noise)
         if not math.isfinite(spent) or Fraction(spent) * self.contributions**2 > self.rho:
-            raise PlanError(f"the noise of this plan costs more than its budget, {self.budget}; make plans with plan()")
+            raise PlanError(
+                f"the noise of this plan costs more than its budget, {self.budget}", remedy="make plans with plan()"
+            )
 
     @cached_property
     def measured(self) -> Integers:
@@ -129,8 +131,8 @@ class Plan(Expectation):
         noise = Fraction(float(self.integer_variances[self._checked(table)]))
         if noise <= 0:  # a zero here must never be taken for "no noise needed"
             raise PlanError(
-                f"residual {self._label(table)} has an attribute of one value and is identically zero; it is not "
-                "measured: go by plan.measured"
+                f"residual {self._label(table)} has an attribute of one value and is identically zero",
+                remedy="it is not measured: go by plan.measured",
             )
         return noise
 
@@ -153,7 +155,7 @@ class Plan(Expectation):
     def _checked(self, table: int) -> int:
         if not 0 <= table < len(self.layout.sets):
             raise PlanError(
-                f"no residual {table!r} in the plan; they are numbered from 0 to {len(self.layout.sets) - 1}"
+                f"no residual {table!r} in the plan", remedy=f"they are numbered from 0 to {len(self.layout.sets) - 1}"
             )
         return table
 
@@ -191,7 +193,7 @@ def plan(
     """
     _check_request(workload, contributions, objective, tolerance)
     if not isinstance(budget, Budget):
-        raise PlanError(f"expected a Budget, got {budget!r}; make one, as in Budget.zcdp(rho=0.1)")
+        raise PlanError(f"expected a Budget, got {budget!r}", remedy="make one, as in Budget.zcdp(rho=0.1)")
     layout = Layout.of(workload.domain.shape, workload.positions)
     allocation = allocate(workload, layout, objective, tolerance=tolerance)
     noise = _integer_variances(workload, layout, allocation.variances, Fraction(int(contributions) ** 2) / budget.rho)
@@ -229,7 +231,7 @@ def budget_for_margin(
     _check_request(workload, contributions, objective, tolerance)
     quantile = normal_quantile(level)
     if not is_number(margin) or not 0 < margin < math.inf:
-        raise PlanError(f"margin is {margin!r}; give a positive number of rows")
+        raise PlanError(f"margin is {margin!r}", remedy="give a positive number of rows")
     layout = Layout.of(workload.domain.shape, workload.positions)
     place = place_of(workload, layout, attributes)
     allocation = allocate(workload, layout, objective, tolerance=tolerance)
@@ -241,29 +243,31 @@ def budget_for_margin(
         rho *= Fraction(_discount(layout, noise, place, float(rows) / quantile))
     try:
         return Budget.zcdp(rho=_short(rho))
-    except BudgetError as error:
+    except PlanError as error:
         table = _label(workload, layout, place)
         raise PlanError(
             f"a margin of {margin!r} on {table} needs rho = {_rounded(rho)}, and no budget is that "
-            f"{'large' if rho > 1 else 'small'}; ask for a margin that means something for counts"
+            f"{'large' if rho > 1 else 'small'}",
+            remedy="ask for a margin that means something for counts",
         ) from error
 
 
 def _check_request(workload: Workload, contributions: int, objective: str, tolerance: float) -> None:
     """Refuse what no plan can be made for, before any work."""
     if not isinstance(workload, Workload):
-        raise PlanError(f"expected a Workload, got {workload!r}; make one, as in Workload.all_kway(domain, 3)")
+        raise PlanError(f"expected a Workload, got {workload!r}", remedy="make one, as in Workload.all_kway(domain, 3)")
     checked_contributions(contributions)
     if objective not in OBJECTIVES:
         hint = suggestion(objective, OBJECTIVES) if isinstance(objective, str) else ""
         raise PlanError(f"no objective {objective!r}{hint} (there are {', '.join(OBJECTIVES)})")
     if not is_number(tolerance) or not 0 < tolerance < 1:
-        raise PlanError(f"tolerance is {tolerance!r}; give a number between 0 and 1, such as {TOLERANCE}")
+        raise PlanError(f"tolerance is {tolerance!r}", remedy=f"give a number between 0 and 1, such as {TOLERANCE}")
     ratio = float(workload.weights.max()) / float(workload.weights.min())
     if ratio > _LARGEST_WEIGHT_RATIO:
         raise PlanError(
-            f"the largest weight is {ratio:.2g} times the smallest; keep them within a factor of "
-            f"{_LARGEST_WEIGHT_RATIO:.0e}, or leave out the tables that hardly count"
+            f"the largest weight is {ratio:.2g} times the smallest",
+            remedy=f"keep them within a factor of "
+            f"{_LARGEST_WEIGHT_RATIO:.0e}, or leave out the tables that hardly count",
         )
 
 

@@ -34,7 +34,7 @@ from functools import lru_cache, total_ordering
 from numbers import Rational, Real
 from typing import final
 
-from margrave.errors import BudgetError
+from margrave.errors import PlanError
 
 Number = int | float | str | Decimal | Fraction
 
@@ -102,7 +102,7 @@ class Budget:
             given.extend(share if isinstance(share, Iterable) and not isinstance(share, str) else [share])
         parts = [positive_number("a share", share) for share in given]
         if not parts:
-            raise BudgetError("a budget is split by at least one share, got none; try split(0.5, 0.5)")
+            raise PlanError("a budget is split by at least one share, got none", remedy="try split(0.5, 0.5)")
         whole = sum(parts)
         return tuple(Budget(rho=self.rho * part / whole, delta=self.delta) for part in parts)
 
@@ -113,9 +113,9 @@ class Budget:
         if not isinstance(other, Budget):
             return NotImplemented
         if other.rho >= self.rho:
-            raise BudgetError(
-                f"nothing is left when {spoken_rho(other.rho)} is taken from {spoken_rho(self.rho)}; "
-                "take less, or compare the two first"
+            raise PlanError(
+                f"nothing is left when {spoken_rho(other.rho)} is taken from {spoken_rho(self.rho)}",
+                remedy="take less, or compare the two first",
             )
         return self._with(self.rho - other.rho)
 
@@ -209,7 +209,7 @@ def exact_number(what: str, value: Number) -> Fraction:
             return Fraction(float(number))
     except (ValueError, ZeroDivisionError, InvalidOperation):
         pass
-    raise BudgetError(f"{what} must be a finite number such as 0.1, '0.1' or Fraction(1, 10), got {shown_value(value)}")
+    raise PlanError(f"{what} must be a finite number such as 0.1, '0.1' or Fraction(1, 10), got {shown_value(value)}")
 
 
 def shown_fraction(value: Fraction) -> str:
@@ -238,8 +238,8 @@ def positive_number(what: str, value: Number) -> Fraction:
     """Return exactly the number given, or say that ``what`` must be a positive number of a sane size."""
     number = exact_number(what, value)
     if not _SMALLEST <= number <= _LARGEST:
-        raise BudgetError(
-            f"{what} must be above 0, from 1e-100 to 1e100, got {shown_value(value)}; give a positive number"
+        raise PlanError(
+            f"{what} must be above 0, from 1e-100 to 1e100, got {shown_value(value)}", remedy="give a positive number"
         )
     return number
 
@@ -247,9 +247,9 @@ def positive_number(what: str, value: Number) -> Fraction:
 def _delta_in_range(value: Number) -> Fraction:
     number = exact_number("delta", value)
     if not _SMALLEST_DELTA <= number <= _LARGEST_DELTA:
-        raise BudgetError(
-            f"delta must be above 0 and below 1, from 1e-300 to 1 − 1e-17, got {shown_value(value)}; "
-            "choose it well below one over the number of people, such as 1e-9"
+        raise PlanError(
+            f"delta must be above 0 and below 1, from 1e-300 to 1 − 1e-17, got {shown_value(value)}",
+            remedy="choose it well below one over the number of people, such as 1e-9",
         )
     return number
 

@@ -76,7 +76,7 @@ class InsecureSeededSource:
 
     def __init__(self, seed: int) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise NoiseError(f"a seed is a whole number of at least 0, got {seed!r}; give for instance seed=0")
+            raise NoiseError(f"a seed is a whole number of at least 0, got {seed!r}", remedy="give for instance seed=0")
         self._seeds = np.random.SeedSequence(int(seed))
         self._generator = np.random.PCG64(self._seeds)
 
@@ -138,7 +138,8 @@ class Words:
         if self._left < 1:
             raise NoiseError(
                 f"the words of {self._source.name!r} are not random: noise that takes a few of them from a fair source "
-                "is not complete after many times as many; use SystemEntropy()"
+                "is not complete after many times as many",
+                remedy="use SystemEntropy()",
             )
         self._left -= wanted
         self.block = np.concatenate([self.block[self.position :], _checked(self._source, wanted)])

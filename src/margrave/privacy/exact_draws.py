@@ -59,6 +59,6 @@ def _count_tails(words: Words) -> int:
         if word:
             return empty * WORD_BITS + (word & -word).bit_length() - 1
     raise NoiseError(
-        f"a source of random bits gave {_MOST_TAIL_WORDS * WORD_BITS} zeros in a row, which a fair one never does; "
-        "use SystemEntropy()"
+        f"a source of random bits gave {_MOST_TAIL_WORDS * WORD_BITS} zeros in a row, which a fair one never does",
+        remedy="use SystemEntropy()",
     )

@@ -31,8 +31,9 @@ def exact_fraction(value: object, what: str) -> Fraction:
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return Fraction(int(value))
     raise NoiseError(
-        f"{what} must be a Fraction or a whole number, got {value!r} ({type(value).__name__}); noise is exact and "
-        f"never rounds: write Fraction('0.1'), or Fraction(x) for the exact value of a finite float x"
+        f"{what} must be a Fraction or a whole number, got {value!r} ({type(value).__name__})",
+        remedy="noise is exact and "
+        "never rounds: write Fraction('0.1'), or Fraction(x) for the exact value of a finite float x",
     )
 
 
@@ -127,5 +128,5 @@ def bernoulli_exponential(exponent: Fraction, words: Words) -> bool:
     """
     exponent = exact_fraction(exponent, "the exponent of a probability e^−x")
     if exponent < 0:
-        raise NoiseError(f"e^−x is a probability for x ≥ 0 only, got x = {exponent}; give x of at least 0")
+        raise NoiseError(f"e^−x is a probability for x ≥ 0 only, got x = {exponent}", remedy="give x of at least 0")
     return falls_below(words.take(), exponent, words)

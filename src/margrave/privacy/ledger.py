@@ -36,7 +36,7 @@ from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 
-from margrave.errors import BudgetError, BudgetRefusedError, LedgerError
+from margrave.errors import BudgetRefusedError, LedgerError, PlanError
 from margrave.privacy.budget import (
     DEFAULT_DELTA,
     Budget,
@@ -132,7 +132,7 @@ class Ledger:
     ) -> None:
         self._path, self._any_domain, self._notes = require_local(path), any_domain, dict(notes or {})
         if not isinstance(any_domain, bool):
-            raise LedgerError(f"any_domain is {shown_value(any_domain)}; give True or False")
+            raise LedgerError(f"any_domain is {shown_value(any_domain)}", remedy="give True or False")
         _check_details(self._notes)
         self._asked = None if cap is None else _amount("the cap of a ledger", cap)
         # The longest record seen so far: lines that are there can never go away again.
@@ -153,7 +153,9 @@ class Ledger:
             The most that may ever be spent on the data set: ρ of zCDP as a number, or a `Budget`.
         """
         if not create(require_local(path), header(_amount("the cap of a ledger", cap))[0]):
-            raise LedgerError(f"{str(path)!r} is there already; a ledger is never begun anew: name another file")
+            raise LedgerError(
+                f"{str(path)!r} is there already", remedy="a ledger is never begun anew: name another file"
+            )
         return cls(path)
 
     @property
@@ -261,7 +263,7 @@ class Ledger:
         """
         stated = None if rho is None else rho.rho if isinstance(rho, Budget) else exact_number("rho", rho)
         if stated is not None and stated < 0:
-            raise BudgetError(f"a repair books at least ρ = 0, got {shown_value(rho)}; give 0 or more")
+            raise PlanError(f"a repair books at least ρ = 0, got {shown_value(rho)}", remedy="give 0 or more")
         with locked(self._path, write=True) as file:
             contents = self._contents(file)
             if not contents.torn:
@@ -269,8 +271,9 @@ class Ledger:
             found = [amount for amount in (torn_amount(contents.torn), stated) if amount is not None]
             if not found:
                 raise LedgerError(
-                    f"{self._torn_sentence(contents)}; its amount cannot be read, so say what to book: "
-                    f"repair(rho=…), where the remainder {amount_text(contents.cap - contents.spent)} is always safe"
+                    f"{self._torn_sentence(contents)}",
+                    remedy=f"its amount cannot be read, so say what to book: "
+                    f"repair(rho=…), where the remainder {amount_text(contents.cap - contents.spent)} is always safe",
                 )
             text = contents.torn.decode("utf-8", "backslashreplace")[:_MOST_TORN_CHARACTERS]
             amount = min(max(found), contents.cap - contents.spent)
@@ -299,8 +302,8 @@ class Ledger:
         if self._asked is not None and self._asked != contents.cap:
             raise LedgerError(
                 f"ledger {str(self._path)!r} has the cap {spoken_rho(contents.cap)} (exactly "
-                f"{amount_text(contents.cap)}), not {spoken_rho(self._asked)}; a cap is fixed when a ledger begins: "
-                "leave the cap out or give the same"
+                f"{amount_text(contents.cap)}), not {spoken_rho(self._asked)}",
+                remedy="a cap is fixed when a ledger begins: leave the cap out or give the same",
             )
         if self._seen is not None:
             count, last = self._seen
@@ -308,7 +311,8 @@ class Ledger:
             if len(hashes) <= count or hashes[count] != last:
                 raise LedgerError(
                     f"ledger {str(self._path)!r} no longer holds the {count} charges it held before: lines were "
-                    "removed or the file was replaced; put the right file back"
+                    "removed or the file was replaced",
+                    remedy="put the right file back",
                 )
         self._seen = (len(contents.entries), contents.last_hash)
         return contents
@@ -340,8 +344,9 @@ class Ledger:
         shown = [str(one)[:_SHOWN_FINGERPRINT] for one in (known[0], fingerprint)]
         raise LedgerError(
             f"ledger {str(self._path)!r} is charged for the domain {shown[0]}… and this table has the domain "
-            f"{shown[1]}…; nothing was read or charged: one ledger is for one data set, so name the ledger of this "
-            "table, or, if these are the same people, say so with any_domain=True (--ledger-any-domain)"
+            f"{shown[1]}…",
+            remedy="nothing was read or charged: one ledger is for one data set, so name the ledger of this "
+            "table, or, if these are the same people, say so with any_domain=True (--ledger-any-domain)",
         )
 
     def _append(
@@ -351,16 +356,16 @@ class Ledger:
         total = contents.spent + rho
         if total.denominator.bit_length() > _MOST_TOTAL_BITS:
             raise LedgerError(
-                f"the total of ledger {str(self._path)!r} would be a fraction of thousands of digits; round the "
-                "charge up to a fraction with a smaller denominator, such as a multiple of 2**-64"
+                f"the total of ledger {str(self._path)!r} would be a fraction of thousands of digits",
+                remedy="round the charge up to a fraction with a smaller denominator, such as a multiple of 2**-64",
             )
         line, entry = entry_line(contents, rho, purpose, MappingProxyType(dict(details)))
         try:
             write_line(file, line, at=contents.size, undo=not contents.torn)
         except OSError as error:
             raise LedgerError(
-                f"cannot write to ledger {str(self._path)!r} ({error.strerror}); nothing was charged: make room or "
-                "mend the disk and try again"
+                f"cannot write to ledger {str(self._path)!r} ({error.strerror})",
+                remedy="nothing was charged: make room or mend the disk and try again",
             ) from error
         self._seen = (entry.number, entry.hash)
         return entry
@@ -376,7 +381,7 @@ class Ledger:
 def _amount(what: str, value: Number | Budget) -> Fraction:
     number = value.rho if isinstance(value, Budget) else positive_number(what, value)
     if max(number.numerator.bit_length(), number.denominator.bit_length()) > _MOST_BITS:
-        raise BudgetError(f"{what} is a fraction of more than {_MOST_BITS:,} bits; round it to a simpler one")
+        raise PlanError(f"{what} is a fraction of more than {_MOST_BITS:,} bits", remedy="round it to a simpler one")
     return number
 
 
@@ -396,13 +401,15 @@ def _refusal(path: Path, contents: Contents, asked: Fraction) -> str:
 
 def _check_purpose(purpose: str) -> None:
     if not isinstance(purpose, str) or not purpose.strip():
-        raise LedgerError(f"the purpose of a charge must be a text, got {purpose!r}; say in a few words what it is for")
+        raise LedgerError(
+            f"the purpose of a charge must be a text, got {purpose!r}", remedy="say in a few words what it is for"
+        )
 
 
 def require_local(path: str | os.PathLike[str]) -> Path:
     """Return the path of a ledger; raise `LedgerError` for the URL of something else, which may hold a password."""
     if _URL.match(os.fspath(path)):
-        raise LedgerError("the ledger is given as a URL, and it is a file on this machine; give its path")
+        raise LedgerError("the ledger is given as a URL, and it is a file on this machine", remedy="give its path")
     return Path(path)
 
 
@@ -412,6 +419,6 @@ def _check_details(details: Mapping[str, Detail]) -> None:
         number = isinstance(value, int | float) and abs(value) < 2**1000 and math.isfinite(value)
         if not (isinstance(value, str) or number):
             raise LedgerError(
-                f"detail {name!r} of a charge must be a text or a finite number, got {type(value).__name__}; leave it "
-                "out or write it as a text"
+                f"detail {name!r} of a charge must be a text or a finite number, got {type(value).__name__}",
+                remedy="leave it out or write it as a text",
             )

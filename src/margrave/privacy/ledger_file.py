@@ -143,11 +143,13 @@ def parse(path: Path, raw: bytes) -> Contents:
 def _parse_header(path: Path, line: bytes) -> tuple[Fraction, str]:
     record = _parse_json(line) or {}
     if record.get("margrave") != "ledger" or not isinstance(record.get("schema"), int):
-        raise LedgerError(f"{str(path)!r} is not a ledger: its first line is no header; give the file of a ledger")
+        raise LedgerError(
+            f"{str(path)!r} is not a ledger: its first line is no header", remedy="give the file of a ledger"
+        )
     if record["schema"] > SCHEMA:
         raise LedgerError(
-            f"ledger {str(path)!r} was begun by a newer margrave (schema {record['schema']}; this one reads up to "
-            f"{SCHEMA}); update margrave"
+            f"ledger {str(path)!r} was begun by a newer margrave (schema {record['schema']}",
+            remedy=f"this one reads up to {SCHEMA}); update margrave",
         )
     cap = _amount(record.get("cap"))
     if cap is None or not _genuine(line, record, _HEADER_KEYS, ""):
@@ -175,8 +177,8 @@ def _parse_entry(path: Path, number: int, line: bytes, record: dict[str, Any] | 
 
 def _tampered(path: Path, number: int, what: str) -> LedgerError:
     return LedgerError(
-        f"ledger {str(path)!r} was tampered with: line {number + 1} {what}; what was spent is not known from it any "
-        "more: restore the file from a backup"
+        f"ledger {str(path)!r} was tampered with: line {number + 1} {what}",
+        remedy="what was spent is not known from it any more: restore the file from a backup",
     )
 
 
@@ -221,23 +223,27 @@ def locked(path: Path, *, write: bool) -> Iterator[int]:
     try:
         found = os.stat(path)  # noqa: PTH116 — compared with os.fstat below
         if not stat.S_ISREG(found.st_mode):
-            raise LedgerError(f"{str(path)!r} is a folder or a device and no ledger; name a file")
+            raise LedgerError(f"{str(path)!r} is a folder or a device and no ledger", remedy="name a file")
         file = os.open(path, os.O_RDWR if write else os.O_RDONLY)
     except FileNotFoundError as error:
-        raise LedgerError(f"there is no ledger {str(path)!r}; check the name, or give a cap to begin one") from error
+        raise LedgerError(
+            f"there is no ledger {str(path)!r}", remedy="check the name, or give a cap to begin one"
+        ) from error
     except (OSError, ValueError) as error:
-        raise LedgerError(f"cannot open ledger {str(path)!r} ({_reason(error)}); check its permissions") from error
+        raise LedgerError(
+            f"cannot open ledger {str(path)!r} ({_reason(error)})", remedy="check its permissions"
+        ) from error
     try:
         try:
             lock.flock(file, lock.LOCK_EX if write else lock.LOCK_SH)
             replaced = not os.path.samestat(os.fstat(file), os.stat(path))  # noqa: PTH116
         except OSError as error:
             raise LedgerError(
-                f"cannot lock ledger {str(path)!r} ({_reason(error)}); keep it on a local disk"
+                f"cannot lock ledger {str(path)!r} ({_reason(error)})", remedy="keep it on a local disk"
             ) from error
         if replaced:
             raise LedgerError(
-                f"ledger {str(path)!r} was replaced while it was opened; see who does that, and try again"
+                f"ledger {str(path)!r} was replaced while it was opened", remedy="see who does that, and try again"
             )
         yield file
     finally:
@@ -249,8 +255,8 @@ def _file_locks() -> ModuleType:
         import fcntl
     except ImportError as error:
         raise LedgerError(
-            "a ledger needs the file locks of Linux and macOS (Python's fcntl), which this system lacks; without them "
-            "two processes could overspend together: keep the ledger on one of those systems"
+            "a ledger needs the file locks of Linux and macOS (Python's fcntl), which this system lacks",
+            remedy="without them two processes could overspend together: keep the ledger on one of those systems",
         ) from error
     return fcntl
 
@@ -263,7 +269,7 @@ def read_bytes(path: Path, file: int) -> bytes:
             pieces.append(piece)
     except OSError as error:
         raise LedgerError(
-            f"cannot read ledger {str(path)!r} ({_reason(error)}); mend the disk and try again"
+            f"cannot read ledger {str(path)!r} ({_reason(error)})", remedy="mend the disk and try again"
         ) from error
     return b"".join(pieces)
 
@@ -337,7 +343,8 @@ def _draft(path: Path, content: bytes) -> Iterator[Path]:
             draft.unlink(missing_ok=True)
     except (OSError, ValueError) as error:
         raise LedgerError(
-            f"cannot begin ledger {str(path)!r} ({_reason(error)}); its folder must exist, be writable and have room"
+            f"cannot begin ledger {str(path)!r} ({_reason(error)})",
+            remedy="its folder must exist, be writable and have room",
         ) from error
 
 

@@ -131,7 +131,9 @@ def draw_lazily(staircase: Staircase, out: Integers, words: Words, *, margin: fl
         The samples do not depend on it.
     """
     if not margin >= MARGIN:
-        raise NoiseError(f"a margin of {margin} does not cover the error of the comparisons; give {MARGIN} or more")
+        raise NoiseError(
+            f"a margin of {margin} does not cover the error of the comparisons", remedy=f"give {MARGIN} or more"
+        )
     filled = 0
     while True:
         status, words.position, filled = fill(
@@ -213,7 +215,7 @@ def gaussian_sampler(name: str = "margrave", *, source: Source | None = None) ->
         hint = suggestion(name, _SAMPLERS) if isinstance(name, str) else ""
         raise NoiseError(f"no sampler {name!r}{hint} (there are {' and '.join(_SAMPLERS)})")
     if source is not None:
-        raise NoiseError("sampler 'opendp' takes its random bits from OpenDP; leave the source out")
+        raise NoiseError("sampler 'opendp' takes its random bits from OpenDP", remedy="leave the source out")
     require_opendp()
     return OpendpSampler()
 
@@ -254,12 +256,13 @@ def _foreign(thing: Sampler | Source) -> str:
 def _within(value: Fraction, what: str, smallest: Fraction, largest: int) -> Fraction:
     """Return the parameter if its samples can be represented."""
     if value <= 0:
-        raise NoiseError(f"the {what} must be positive, got {value}; noise of {what} 0 would protect nobody")
+        raise NoiseError(f"the {what} must be positive, got {value}", remedy=f"noise of {what} 0 would protect nobody")
     if not smallest <= value <= largest:
         size = f"10^{len(str(int(value))) - 1} or more" if value > 1 else f"less than 1/{int(1 / value)}"
         raise NoiseError(
             f"noise of {what} {size} is not representable: the {what} must be from {float(smallest):.0e} to "
-            f"{float(largest):.0e}; measure in other units"
+            f"{float(largest):.0e}",
+            remedy="measure in other units",
         )
     return value
 
@@ -273,7 +276,7 @@ def _target(count: object, out: Integers | None) -> Integers:
     fits = isinstance(out, np.ndarray) and out.dtype == np.int64 and out.shape == (count,)
     if not (fits and out.flags.c_contiguous and out.flags.writeable):
         raise NoiseError(
-            f"out must be a contiguous, writeable int64 array of shape ({count},); leave it out to get one"
+            f"out must be a contiguous, writeable int64 array of shape ({count},)", remedy="leave it out to get one"
         )
     return out
 

@@ -53,8 +53,8 @@ def require_opendp() -> None:
     """Raise `NoiseError` if the package opendp is not installed."""
     if find_spec("opendp") is None:
         raise NoiseError(
-            "sampler 'opendp' needs the package opendp, which is not installed; "
-            "run pip install 'margrave[opendp]', or use sampler 'margrave'"
+            "sampler 'opendp' needs the package opendp, which is not installed",
+            remedy="run pip install 'margrave[opendp]', or use sampler 'margrave'",
         )
 
 
@@ -71,8 +71,8 @@ def opendp_discrete_gaussian(variance: Fraction | int, count: int) -> NDArray[np
     variance = exact_fraction(variance, "the variance")
     if not _SMALLEST_VARIANCE <= variance <= _LARGEST_VARIANCE:
         raise NoiseError(
-            "sampler 'opendp' takes a variance from 1e-06 to 1e+30, this one is outside; use sampler 'margrave' "
-            "for less, or measure in other units"
+            "sampler 'opendp' takes a variance from 1e-06 to 1e+30, this one is outside",
+            remedy="use sampler 'margrave' for less, or measure in other units",
         )
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
         raise NoiseError(f"the count of samples must be a whole number of at least 0, got {count!r}")

@@ -33,7 +33,7 @@ from functools import cache
 from itertools import accumulate
 from numbers import Rational, Real
 
-from margrave.errors import BudgetError, SelectionError
+from margrave.errors import NoiseError, PlanError
 from margrave.privacy.budget import Number, exact_number, positive_number, shown_value
 from margrave.privacy.entropy import WORD_BITS, Source, SystemEntropy, Words
 from margrave.privacy.exponential import bernoulli_exponential, exponential_bounds
@@ -109,7 +109,9 @@ def selection_epsilon(rho: Number) -> Fraction:
 def _error(value: Number) -> Fraction:
     number = exact_number("error", value)
     if number < 0:
-        raise BudgetError(f"error of a selection must be at least 0, got {shown_value(value)}; give 0 for exact scores")
+        raise PlanError(
+            f"error of a selection must be at least 0, got {shown_value(value)}", remedy="give 0 for exact scores"
+        )
     return number
 
 
@@ -118,7 +120,7 @@ def _whole_scores(scores: Sequence[int | float | Fraction]) -> tuple[list[int], 
     values = scores.tolist() if hasattr(scores, "tolist") else scores
     pairs = [_ratio(place, value) for place, value in enumerate(values)]
     if not pairs:
-        raise SelectionError("there is no candidate to select from; give at least one score")
+        raise NoiseError("there is no candidate to select from", remedy="give at least one score")
     common = math.lcm(*{below for _, below in pairs})
     return [above * (common // below) for above, below in pairs], common
 
@@ -130,8 +132,9 @@ def _ratio(place: int, value: object) -> tuple[int, int]:
     if isinstance(number, Real) and math.isfinite(number):
         return float(number).as_integer_ratio()
     # The value itself is private and stays out of the message.
-    raise SelectionError(
-        f"the score of candidate {place} is not a finite number; give whole numbers, fractions or finite floats"
+    raise NoiseError(
+        f"the score of candidate {place} is not a finite number",
+        remedy="give whole numbers, fractions or finite floats",
     )
 
 

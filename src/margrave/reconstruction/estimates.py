@@ -31,7 +31,7 @@ from margrave.algebra.differences import difference, integrate
 from margrave.algebra.kernels import Floats, Integers
 from margrave.algebra.lattice import AttributeSet
 from margrave.algebra.layout import Layout
-from margrave.errors import ConvergenceError, MeasurementError, ReconstructionError
+from margrave.errors import ConvergenceError, MeasurementError, ReleaseError
 from margrave.measurements import Gaussian, Laplace, Loss, Measurements, Observation
 
 Term = tuple[Floats, Loss]
@@ -128,9 +128,10 @@ def mean_residuals(measurements: Measurements, estimates: Estimates) -> Estimate
     if not repeated:
         return estimates
     if measurements.averages is None:
-        raise ReconstructionError(
+        raise ReleaseError(
             "weights 'paper' need the plain mean of repeated measurements of a residual, and these measurements do not "
-            "have it (files of version 0.1 do not); use weights='auto' or a number, or collect the noisy tables again"
+            "have it (files of version 0.1 do not)",
+            remedy="use weights='auto' or a number, or collect the noisy tables again",
         )
     values, precisions, means = np.array(estimates.values), np.array(estimates.precisions), dict(_means(measurements))
     for place in repeated:
@@ -277,8 +278,9 @@ def _minimised(terms: Sequence[Term], name: str) -> Floats:
         excess = kinks.excess(flat, slope(flat), step * _STATIONARY)
     if not excess <= _STATIONARY * scale:
         raise ConvergenceError(
-            f"the estimate of {name} did not converge in {found.nit} steps; check that the loss of its noise is "
-            "convex, bounded below and has the gradient it says, or bring its values nearer to 1 by a change of unit"
+            f"the estimate of {name} did not converge in {found.nit} steps",
+            remedy="check that the loss of its noise is "
+            "convex, bounded below and has the gradient it says, or bring its values nearer to 1 by a change of unit",
         )
     return flat.reshape(shape)
 
@@ -287,12 +289,12 @@ def _gradient(noise: Loss, flat: Floats, observed: Floats, name: str) -> Floats:
     """Return the gradient of one loss, flat, if it has the shape of the residual."""
     given = np.asarray(noise.gradient(flat.reshape(observed.shape), observed))
     if np.iscomplexobj(given):
-        raise MeasurementError(f"the noise of {name} gives a complex gradient; it must be real")
+        raise MeasurementError(f"the noise of {name} gives a complex gradient", remedy="it must be real")
     gradient = given.astype(np.float64, copy=False)
     if gradient.shape != observed.shape:
         raise MeasurementError(
-            f"the noise of {name} gives a gradient of shape {gradient.shape}; it must have that of the residual, "
-            f"{observed.shape}"
+            f"the noise of {name} gives a gradient of shape {gradient.shape}",
+            remedy=f"it must have that of the residual, {observed.shape}",
         )
     return gradient.ravel()
 

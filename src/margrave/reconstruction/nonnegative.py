@@ -37,7 +37,7 @@ from margrave.algebra import transform
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import over_tables
-from margrave.errors import ReconstructionError
+from margrave.errors import ReleaseError
 from margrave.reconstruction import rounds
 from margrave.reconstruction.certificate import ROUNDING, Certificate, Problem, certify, dual_residuals
 from margrave.reconstruction.estimates import Estimates
@@ -146,9 +146,10 @@ def reconstruct_nonnegative(
         if progress is not None:
             progress(ascent.steps, proof.gap)
         if problem.holds_more and interior is None and proof.dual > (1 + ROUNDING) * problem.largest_loss:
-            raise ReconstructionError(
+            raise ReleaseError(
                 "the held residuals contradict each other: no non-negative tables have them all (proven after "
-                f"{ascent.steps} steps); hold fewer residuals"
+                f"{ascent.steps} steps)",
+                remedy="hold fewer residuals",
             )
         good = proof.gap <= tolerance and proof.lift <= 10 * tolerance and proof.violation <= most_negative
         if good or ascent.steps >= max_steps:
@@ -158,17 +159,17 @@ def reconstruct_nonnegative(
 
 
 def check_options(*, eta: object, tolerance: object, most_negative: object, max_steps: object) -> None:
-    """Raise `ReconstructionError` unless the solver's numbers are what they must be, used or not."""
+    """Raise `ReleaseError` unless the solver's numbers are what they must be, used or not."""
     if eta is not None and not (_is_number(eta) and eta > 0):
-        raise ReconstructionError(f"eta is {eta!r}; give a positive number, or None for the default")
+        raise ReleaseError(f"eta is {eta!r}", remedy="give a positive number, or None for the default")
     if not (_is_number(tolerance) and tolerance > 0):
-        raise ReconstructionError(f"tolerance is {tolerance!r}; give a positive number, such as 1e-4")
+        raise ReleaseError(f"tolerance is {tolerance!r}", remedy="give a positive number, such as 1e-4")
     if not (_is_number(most_negative) and most_negative >= 0):
-        raise ReconstructionError(
-            f"most_negative is {most_negative!r}; give a number from 0 on: how far below zero a cell may be"
+        raise ReleaseError(
+            f"most_negative is {most_negative!r}", remedy="give a number from 0 on: how far below zero a cell may be"
         )
     if isinstance(max_steps, bool) or not isinstance(max_steps, Integral) or max_steps < 1:
-        raise ReconstructionError(f"max_steps is {max_steps!r}; give a whole number of at least 1")
+        raise ReleaseError(f"max_steps is {max_steps!r}", remedy="give a whole number of at least 1")
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -190,29 +191,30 @@ def solver_weights(
     elif weights == "noise":
         known = estimates.precisions[counts > 0]
         if np.isnan(known).any() or known.size == 0:
-            raise ReconstructionError(
-                "weights 'noise' need one variance for each measured residual, and one of them has other noise; "
-                "use weights='paper' or a number"
+            raise ReleaseError(
+                "weights 'noise' need one variance for each measured residual, and one of them has other noise",
+                remedy="use weights='paper' or a number",
             )
         found = np.where(counts > 0, estimates.precisions, np.nan)
         default_eta *= float(known.max())
     elif isinstance(weights, str) or not 0 < weights < math.inf:
-        raise ReconstructionError(
-            f"weights is {weights!r}; give 'paper', 'noise', a positive number b for b^(−|τ|), or one weight a table"
+        raise ReleaseError(
+            f"weights is {weights!r}",
+            remedy="give 'paper', 'noise', a positive number b for b^(−|τ|), or one weight a table",
         )
     else:
         found = np.where(counts > 0, float(weights) ** -order, np.nan)
     found[np.isnan(found)] = default_eta if eta is None else eta
     found[list(hold)] = np.inf
     if not (found > 0).all():
-        raise ReconstructionError(f"eta is {eta!r} or a weight is not positive; give positive numbers")
+        raise ReleaseError(f"eta is {eta!r} or a weight is not positive", remedy="give positive numbers")
     # A residual that is identically zero has nothing to weigh, and takes no part in the step size.
     found[layout.degrees == 0] = np.inf
     return found
 
 
 def check_holds(problem: Problem) -> None:
-    """Raise `ReconstructionError` if the held residuals fix a table that is negative.
+    """Raise `ReleaseError` if the held residuals fix a table that is negative.
 
     A table is fixed when all residuals inside it are held. Fixed tables that are not negative may still contradict each
     other; that shows in the solver, whose dual then grows beyond `Problem.largest_loss`.
@@ -221,15 +223,15 @@ def check_holds(problem: Problem) -> None:
         return
     layout, total = problem.layout, float(problem.z[0])
     if total < 0:
-        raise ReconstructionError(
-            f"the total is held at {total:.6g}, which no table without negative cells has; "
-            "do not hold it, or measure it more precisely"
+        raise ReleaseError(
+            f"the total is held at {total:.6g}, which no table without negative cells has",
+            remedy="do not hold it, or measure it more precisely",
         )
     held = np.repeat(np.isinf(problem.weights) & (layout.degrees > 0), np.diff(layout.index.offset))
     if total == 0 and problem.z[held].any():
-        raise ReconstructionError(
-            "the total is held at 0, with which all tables are zero, and another held residual is not zero; "
-            "hold fewer residuals"
+        raise ReleaseError(
+            "the total is held at 0, with which all tables are zero, and another held residual is not zero",
+            remedy="hold fewer residuals",
         )
     residuals = np.zeros(layout.cells)
     fixed = np.flatnonzero(problem.fixed).tolist()
@@ -239,9 +241,10 @@ def check_holds(problem: Problem) -> None:
     for table in fixed:
         least = float(layout.view(marginals, table).min())
         if least < -ROUNDING * total:
-            raise ReconstructionError(
+            raise ReleaseError(
                 f"the held residuals fix a table over {len(layout.sets[table])} attributes (number {table}) with the "
-                f"negative cell {least:.6g}; hold fewer residuals"
+                f"negative cell {least:.6g}",
+                remedy="hold fewer residuals",
             )
 
 
@@ -333,12 +336,12 @@ class Ascent:
 def _starting_point(start: Floats, cells: int) -> Floats:
     """Return multipliers that were given as a new array of numbers that are not negative."""
     if np.iscomplexobj(start):
-        raise ReconstructionError("the multipliers to start from are complex; give those of a solution")
+        raise ReleaseError("the multipliers to start from are complex", remedy="give those of a solution")
     array = np.array(start, dtype=np.float64)
     if array.shape != (cells,) or not np.isfinite(array).all():
-        raise ReconstructionError(
-            f"the multipliers to start from have shape {array.shape} or are not finite; give those of a solution "
-            f"of the same workload, of shape ({cells},)"
+        raise ReleaseError(
+            f"the multipliers to start from have shape {array.shape} or are not finite",
+            remedy=f"give those of a solution of the same workload, of shape ({cells},)",
         )
     return np.maximum(array, 0.0, out=array)
 
@@ -401,7 +404,7 @@ def _search_interior(problem: Problem, point: Floats, independent: Floats, margi
 def _nobody(estimates: Estimates) -> Solution:
     """Return the only tables with a total of zero: all cells are zero, and no other tables have a smaller loss."""
     if estimates.counts[0] == 0:
-        raise ReconstructionError("the total is held and was never measured; do not hold it, or measure it")
+        raise ReleaseError("the total is held and was never measured", remedy="do not hold it, or measure it")
     layout = estimates.layout
     multipliers = np.zeros(layout.cells - layout.inner_cells)
     return Solution(np.zeros(layout.cells), multipliers, Status.SOLVED, gap=0.0, steps=0, violation=0.0, lift=0.0)
@@ -410,9 +413,9 @@ def _nobody(estimates: Estimates) -> Solution:
 def _solution(layout: Layout, ascent: Ascent, proof: Certificate, status: Status) -> Solution:
     """Return the tables of a certificate, rounding taken away, with what is known about them."""
     if not math.isfinite(proof.gap):
-        raise ReconstructionError(
-            f"no non-negative tables were found within {ascent.steps} steps that keep all held residuals; "
-            "hold fewer residuals, or raise max_steps (a held table with cells next to zero leaves the solver no room)"
+        raise ReleaseError(
+            f"no non-negative tables were found within {ascent.steps} steps that keep all held residuals",
+            remedy="hold fewer residuals, or raise max_steps (a held table with cells next to zero leaves no room)",
         )
     marginals = transform.reconstruct(layout, proof.residuals, out=proof.residuals)
     np.maximum(marginals, 0.0, out=marginals)

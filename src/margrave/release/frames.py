@@ -132,5 +132,5 @@ def _require(package: str) -> Any:  # noqa: ANN401
         return import_module(package)
     except ImportError:
         raise ReleaseError(
-            f"{package} is not installed; install it with 'pip install {package}', or use to_arrow() instead"
+            f"{package} is not installed", remedy=f"install it with 'pip install {package}', or use to_arrow() instead"
         ) from None

@@ -48,7 +48,7 @@ class Publication:
         try:
             object.__setattr__(self, "folder", Path(self.folder).resolve())
         except (OSError, ValueError) as error:
-            raise StoreError(f"{self.folder!r} cannot be a folder ({error}); choose another name") from error
+            raise StoreError(f"{self.folder!r} cannot be a folder ({error})", remedy="choose another name") from error
 
     @property
     def chosen(self) -> Method:

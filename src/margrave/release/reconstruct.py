@@ -61,28 +61,31 @@ def _check_request(measurements: object, workload: object) -> None:
     """Refuse what is not measurements and a workload over the same domain."""
     if not isinstance(measurements, Measurements):
         raise ReleaseError(
-            f"expected Measurements, got a {type(measurements).__name__}; give Measurements, then the Workload"
+            f"expected Measurements, got a {type(measurements).__name__}", remedy="give Measurements, then the Workload"
         )
     if not isinstance(workload, Workload):
         raise ReleaseError(
-            f"expected a Workload, got a {type(workload).__name__}; give one, as in Workload.all_kway(domain, 3)"
+            f"expected a Workload, got a {type(workload).__name__}",
+            remedy="give one, as in Workload.all_kway(domain, 3)",
         )
     if workload.domain != measurements.domain:
         raise WorkloadError(
-            f"the workload is over {workload.domain!r} and the measurements over {measurements.domain!r}; "
-            "make both over one domain (labels and descriptions count too)"
+            f"the workload is over {workload.domain!r} and the measurements over {measurements.domain!r}",
+            remedy="make both over one domain (labels and descriptions count too)",
         )
 
 
 def _multipliers(method: Method, layout: Layout, start: object) -> Floats:
     """Return where a previous solution of the same workload ended."""
     if not method.restarts:
-        raise ReleaseError(f"method {method.name!r} starts from nothing; leave start out")
+        raise ReleaseError(f"method {method.name!r} starts from nothing", remedy="leave start out")
     if not isinstance(start, Release):
         raise ReleaseError(f"expected a Release to start from, got a {type(start).__name__}")
     if start.solution is None:
-        raise ReleaseError(f"the release to start from was made by {start.method.name!r}; start from one by 'lnn'")
+        raise ReleaseError(
+            f"the release to start from was made by {start.method.name!r}", remedy="start from one by 'lnn'"
+        )
     if start.estimates.layout.sets != layout.sets or start.estimates.layout.sizes != layout.sizes:
-        raise ReleaseError("the release to start from has other tables; start from one of the same workload")
+        raise ReleaseError("the release to start from has other tables", remedy="start from one of the same workload")
     multipliers: Floats = start.solution.multipliers
     return multipliers

@@ -177,7 +177,8 @@ def round_to_total(counts: Floats) -> Floats:
     """
     if (counts < 0).any():
         raise ReleaseError(
-            "the table has negative counts, and whole numbers are for tables without; reconstruct it with method='lnn'"
+            "the table has negative counts, and whole numbers are for tables without",
+            remedy="reconstruct it with method='lnn'",
         )
     flat = counts.ravel()
     down = np.floor(flat)

@@ -213,7 +213,7 @@ def quantile(level: float) -> float:
 def checked_level(level: object) -> float:
     """Return the level of an interval as a float if it is a probability between 0 and 1."""
     if isinstance(level, bool) or not isinstance(level, Real) or not 0 < float(level) < 1:
-        raise ReleaseError(f"the level is {level!r}; give a probability above 0 and below 1, such as 0.95")
+        raise ReleaseError(f"the level is {level!r}", remedy="give a probability above 0 and below 1, such as 0.95")
     return float(level)
 
 
@@ -249,11 +249,15 @@ def _table(estimates: Estimates, cell: Mapping[int, int]) -> int:
     layout = estimates.layout
     attributes = tuple(sorted(cell))
     if attributes not in layout.places:
-        raise ReleaseError(f"no table over the attributes at {attributes} in the closure; give a cell of one that is")
+        raise ReleaseError(
+            f"no table over the attributes at {attributes} in the closure", remedy="give a cell of one that is"
+        )
     for attribute, code in cell.items():
         if not 0 <= code < layout.sizes[attribute]:
             most = layout.sizes[attribute] - 1
-            raise ReleaseError(f"no code {code!r} for the attribute at {attribute}; codes run from 0 to {most}")
+            raise ReleaseError(
+                f"no code {code!r} for the attribute at {attribute}", remedy=f"codes run from 0 to {most}"
+            )
     return layout.places[attributes]
 
 

@@ -7,7 +7,7 @@ from matrices import closure, subsets
 from strategies import families
 
 from margrave.algebra.layout import Layout
-from margrave.errors import ArrayError, MemoryLimitError
+from margrave.errors import MeasurementError, MemoryLimitError
 
 
 @given(families())
@@ -70,7 +70,7 @@ def test_a_hundred_attributes_have_all_their_triples():
 
 def test_a_buffer_of_the_wrong_length_is_refused():
     layout = Layout.of((2, 3), [(0, 1)])
-    with pytest.raises(ArrayError, match=r"has shape \(12,\), this one has \(3,\)"):
+    with pytest.raises(MeasurementError, match=r"has shape \(12,\), this one has \(3,\)"):
         layout.checked(np.zeros(3))
 
 

@@ -6,7 +6,7 @@ import pytest
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.algebra.streaming import batch_bytes, stream_marginals
-from margrave.errors import ArrayError
+from margrave.errors import MeasurementError
 
 SIZES = (3, 4, 2, 5, 1, 3)
 FAMILY = [(0, 1, 2), (0, 3), (1, 2, 3, 5), (4,), (2, 4, 5)]
@@ -62,16 +62,18 @@ def test_the_announced_memory_covers_inner_tables_and_one_batch(layout):
 
 def test_wrong_input_is_named(layout, residuals):
     inner, outer = split(layout, residuals)
-    with pytest.raises(ArrayError, match=rf"inner residuals have shape \({layout.inner_cells},\), these have \(1,\)"):
+    with pytest.raises(
+        MeasurementError, match=rf"inner residuals have shape \({layout.inner_cells},\), these have \(1,\)"
+    ):
         list(stream_marginals(layout, np.zeros(1), outer))
-    with pytest.raises(ArrayError, match=rf"outer residuals have shape \({outer.size},\), these have \(2,\)"):
+    with pytest.raises(MeasurementError, match=rf"outer residuals have shape \({outer.size},\), these have \(2,\)"):
         list(stream_marginals(layout, inner, np.zeros(2)))
     tables = [layout.view(residuals, t) for t in range(layout.outer, len(layout.sets))]
-    with pytest.raises(ArrayError, match="ended 1 tables too early"):
+    with pytest.raises(MeasurementError, match="ended 1 tables too early"):
         list(stream_marginals(layout, inner, tables[:-1]))
-    with pytest.raises(ArrayError, match=f"more outer residuals than the {len(tables)} outer tables"):
+    with pytest.raises(MeasurementError, match=f"more outer residuals than the {len(tables)} outer tables"):
         list(stream_marginals(layout, inner, [*tables, tables[0]]))
-    with pytest.raises(ArrayError, match=r"residual number 0 of the outer tables has shape \(9,\)"):
+    with pytest.raises(MeasurementError, match=r"residual number 0 of the outer tables has shape \(9,\)"):
         list(stream_marginals(layout, inner, [np.zeros(9)]))
 
 
@@ -80,7 +82,7 @@ def test_a_residual_that_is_not_a_number_is_refused(layout, residuals, bad):
     inner, outer = split(layout, residuals)
     spoilt = outer.copy()
     spoilt[3] = bad
-    with pytest.raises(ArrayError, match="NaN or infinity"):
+    with pytest.raises(MeasurementError, match="NaN or infinity"):
         list(stream_marginals(layout, inner, spoilt))
-    with pytest.raises(ArrayError, match="NaN or infinity"):
+    with pytest.raises(MeasurementError, match="NaN or infinity"):
         list(stream_marginals(layout, np.full(layout.inner_cells, bad), outer))

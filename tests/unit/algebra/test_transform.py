@@ -5,7 +5,7 @@ import pytest
 
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
-from margrave.errors import ArrayError
+from margrave.errors import MeasurementError
 
 
 @pytest.fixture
@@ -25,21 +25,21 @@ def test_results_can_be_written_in_place(layout):
 
 def test_a_weight_for_each_table_is_asked_for(layout):
     with pytest.raises(
-        ArrayError, match=rf"one number a table has shape \({len(layout.sets)},\), this array has \(2,\)"
+        MeasurementError, match=rf"one number a table has shape \({len(layout.sets)},\), this array has \(2,\)"
     ):
         transform.decompose(layout, np.zeros(layout.cells), weights=np.ones(2))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_marginal_that_is_not_finite_is_refused(bad):
-    with pytest.raises(ArrayError, match="NaN or infinity"):
+    with pytest.raises(MeasurementError, match="NaN or infinity"):
         transform.decompose_marginal(np.array([[1.0, bad], [0.0, 2.0]]))
 
 
 def test_residuals_that_do_not_fit_are_named():
-    with pytest.raises(ArrayError, match=r"a table of 2 axes has no residual over the axes \(0, 2\)"):
+    with pytest.raises(MeasurementError, match=r"a table of 2 axes has no residual over the axes \(0, 2\)"):
         transform.reconstruct_marginal({(0, 2): np.zeros((2, 2))}, (2, 3))
-    with pytest.raises(ArrayError, match=r"residual over the axes \(1,\) has shape \(3,\), not \(2,\)"):
+    with pytest.raises(MeasurementError, match=r"residual over the axes \(1,\) has shape \(3,\), not \(2,\)"):
         transform.reconstruct_marginal({(1,): np.zeros(2)}, (2, 3))
 
 

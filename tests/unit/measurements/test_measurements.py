@@ -12,7 +12,7 @@ from discrete_sums import slow_variance
 from margrave.algebra.differences import corner, difference, integrate, integrate_corners
 from margrave.algebra.layout import Layout
 from margrave.domain import Domain
-from margrave.errors import ArrayError, DomainError, MeasurementError
+from margrave.errors import DomainError, MeasurementError
 from margrave.measurements import Gaussian, Laplace, Measurements
 
 DOMAIN = Domain.fromdict({"age": 4, "sex": 2, "one": 1, "region": 3})
@@ -184,9 +184,9 @@ def test_centred_arrays_that_do_not_fit_are_refused():
     other = Layout.of((2, 2), [(0, 1)])
     with refused("the layout has sizes (2, 2), the domain (4, 2, 1, 3); lay out the domain"):
         Measurements.from_centered(DOMAIN, other, values=np.zeros(other.cells), precisions=np.ones(4))
-    with pytest.raises(ArrayError, match="a buffer of this workload has shape"):
+    with pytest.raises(MeasurementError, match="a buffer of this workload has shape"):
         Measurements.from_centered(DOMAIN, layout, values=values[:-1], precisions=precisions)
-    with pytest.raises(ArrayError, match="one number a table has shape"):
+    with pytest.raises(MeasurementError, match="one number a table has shape"):
         Measurements.from_centered(DOMAIN, layout, values=values, precisions=precisions[:-1])
     for wrong in (-1.0, np.nan, np.inf):
         with refused("a precision is negative, NaN or infinite; give 1/variance, or 0 if not measured"):
@@ -365,7 +365,7 @@ def test_complex_numbers_are_refused_wherever_they_stand():
         Gaussian(covariance=np.eye(2, dtype=complex))
     layout, values, precisions = centered()
     for given in ({"values": values + 0j, "precisions": precisions}, {"values": values, "precisions": precisions + 0j}):
-        with pytest.raises(ArrayError, match="complex numbers; give real ones"):
+        with pytest.raises(MeasurementError, match="complex numbers; give real ones"):
             Measurements.from_centered(DOMAIN, layout, **given)
     with refused("counts must be one whole number a table, at least 1 where a precision is above 0"):
         Measurements.from_centered(DOMAIN, layout, values=values, precisions=precisions, counts=np.ones(4) + 0j)

@@ -11,7 +11,7 @@ import pytest
 from margrave import methods
 from margrave.algebra.layout import Layout
 from margrave.domain import Domain
-from margrave.errors import ConvergenceError, DomainError, ReconstructionError
+from margrave.errors import ConvergenceError, DomainError, ReleaseError
 from margrave.measurements import Measurements
 from margrave.methods import NonNegative
 from margrave.options import Kind, options_of
@@ -34,7 +34,7 @@ def made(workload=WORKLOAD, *, noisy=NOISY, **options):
 
 
 def refused(text):
-    return pytest.raises(ReconstructionError, match=re.escape(text))
+    return pytest.raises(ReleaseError, match=re.escape(text))
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def test_an_unfinished_solve_raises_unless_told_not_to():
 )
 def test_numbers_that_are_not_allowed_are_refused_when_the_method_is_made(option, value, text):
     for weights in ("auto", "paper", 2.0):
-        with pytest.raises(ReconstructionError, match=re.escape(text)):
+        with pytest.raises(ReleaseError, match=re.escape(text)):
             NonNegative(weights=weights, **{option: value})
 
 

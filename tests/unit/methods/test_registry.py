@@ -10,7 +10,7 @@ import pytest
 import margrave as mg
 from margrave import methods
 from margrave.cli import app
-from margrave.errors import ReconstructionError, StoreError
+from margrave.errors import ReleaseError, StoreError
 from margrave.methods.method import Made, Method, Request, Words
 from margrave.options import option
 from margrave.release.export.registry import registry_entry
@@ -31,7 +31,7 @@ class Toy(Method):
 
     def __post_init__(self) -> None:
         if self.step not in range(1, 1000):
-            raise ReconstructionError(f"step is {self.step!r}; give a whole number from 1 to 999")
+            raise ReleaseError(f"step is {self.step!r}; give a whole number from 1 to 999")
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ def test_a_method_outside_the_registry_is_taken_as_an_object_but_not_by_name():
     release = mg.reconstruct(NOISY, WORKLOAD, method=Toy(step=10))
     assert release.table("sex").values.tolist() == [20.0, 10.0]
     assert repr(release) == "Release(2 tables by 'toy')"
-    with pytest.raises(ReconstructionError, match=r"^no method 'toy' \(the names are lnn, mle, trunc, trunc\+rescale;"):
+    with pytest.raises(ReleaseError, match=r"^no method 'toy' \(the names are lnn, mle, trunc, trunc\+rescale;"):
         mg.reconstruct(NOISY, WORKLOAD, method="toy")
 
 
@@ -142,5 +142,5 @@ def test_names_are_unique_and_the_default_is_the_first():
     ],
 )
 def test_what_is_not_a_recorded_method_is_refused(document, text):
-    with pytest.raises(ReconstructionError, match=text):
+    with pytest.raises(ReleaseError, match=text):
         methods.read(document)

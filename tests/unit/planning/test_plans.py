@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from margrave.domain import Domain
-from margrave.errors import ArrayError, DomainError, PlanError
+from margrave.errors import DomainError, MeasurementError, PlanError
 from margrave.planning import Plan, budget_for_margin, plan
 from margrave.planning.plans import LARGEST_NOISE, SMALLEST_NOISE
 from margrave.privacy import noise
@@ -72,7 +72,7 @@ def test_noise_that_costs_more_than_the_budget_makes_no_plan():
 
 
 def test_noise_for_another_closure_makes_no_plan():
-    with pytest.raises(ArrayError, match="one number a table has shape"):
+    with pytest.raises(MeasurementError, match="one number a table has shape"):
         replace(PLAN, integer_variances=np.ones(2))
 
 

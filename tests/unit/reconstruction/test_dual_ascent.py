@@ -12,7 +12,7 @@ from matrices import expand_matrix, full_difference
 
 from margrave.algebra.differences import difference, integrate
 from margrave.algebra.layout import Layout
-from margrave.errors import ConvergenceError, ReconstructionError
+from margrave.errors import ConvergenceError, ReleaseError
 from margrave.reconstruction.estimates import Estimates
 
 SIZES = (3, 2, 4)
@@ -113,17 +113,17 @@ def test_rounds_step_and_start_must_make_sense(rounds, step, initial):
     text = (
         f"rounds is {rounds!r}, step {step!r} and initial {initial!r}; give at least one round, a positive step and a"
     )
-    with pytest.raises(ReconstructionError, match=re.escape(text)):
+    with pytest.raises(ReleaseError, match=re.escape(text)):
         dual_ascent(draw(), rounds=rounds, step=step, initial=initial)
 
 
 @pytest.mark.parametrize("tables", [[], [-1], [6]])
 def test_tables_must_be_tables_of_the_layout(tables):
     text = f"tables is {tables!r}; give at least one table of the layout, a number from 0 to 5"
-    with pytest.raises(ReconstructionError, match=re.escape(text)):
+    with pytest.raises(ReleaseError, match=re.escape(text)):
         dual_ascent(draw(), tables=tables)
 
 
 def test_eta_must_be_positive():
-    with pytest.raises(ReconstructionError, match=re.escape("eta is 0.0 or a weight is not positive")):
+    with pytest.raises(ReleaseError, match=re.escape("eta is 0.0 or a weight is not positive")):
         dual_ascent(draw(), eta=0.0)

@@ -9,7 +9,7 @@ import pytest
 
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
-from margrave.errors import ArrayError, ReconstructionError
+from margrave.errors import MeasurementError, ReleaseError
 from margrave.reconstruction.certificate import Problem, certify
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import (
@@ -40,7 +40,7 @@ def noisy(seed=0, total=20.0, layout=LAYOUT):
 
 
 def refused(text):
-    return pytest.raises(ReconstructionError, match=re.escape(text))
+    return pytest.raises(ReleaseError, match=re.escape(text))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_eta_must_be_positive_even_where_everything_was_measured(eta):
 def test_a_weight_of_zero_is_refused_and_so_are_too_few():
     with refused("eta is None or a weight is not positive; give positive numbers"):
         reconstruct_nonnegative(estimates_of(), weights=np.zeros(8))
-    with pytest.raises(ArrayError, match=r"one number a table has shape \(8,\), this array has \(7,\)"):
+    with pytest.raises(MeasurementError, match=r"one number a table has shape \(8,\), this array has \(7,\)"):
         reconstruct_nonnegative(estimates_of(), weights=np.ones(7))
 
 
@@ -125,9 +125,9 @@ def test_a_start_of_another_workload_is_refused(start):
 def test_complex_numbers_are_refused():
     with refused("the multipliers to start from are complex; give those of a solution"):
         reconstruct_nonnegative(noisy(), start=np.zeros(6, dtype=complex))
-    with pytest.raises(ArrayError, match="one number a table holds complex numbers; give real ones"):
+    with pytest.raises(MeasurementError, match="one number a table holds complex numbers; give real ones"):
         reconstruct_nonnegative(noisy(), weights=np.ones(8, dtype=complex))
-    with pytest.raises(ArrayError, match="a buffer of this workload holds complex numbers; give real ones"):
+    with pytest.raises(MeasurementError, match="a buffer of this workload holds complex numbers; give real ones"):
         transform.reconstruct(LAYOUT, np.zeros(LAYOUT.cells, dtype=complex))
 
 
@@ -283,7 +283,7 @@ def test_check_holds_has_nothing_to_say_about_a_free_total():
     weights = np.where(LAYOUT.index.order == 1, INF, 1.0)
     check_holds(Problem(LAYOUT, noisy(total=-5.0).values, weights))
     weights[0] = INF
-    with pytest.raises(ReconstructionError):
+    with pytest.raises(ReleaseError):
         check_holds(Problem(LAYOUT, noisy(total=-5.0).values, weights))
 
 

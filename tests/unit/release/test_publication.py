@@ -3,7 +3,7 @@
 import pytest
 
 import margrave as mg
-from margrave.errors import DataError, MeasurementError, ReconstructionError, ReleaseError, StoreError
+from margrave.errors import DataError, MeasurementError, ReleaseError, StoreError
 from margrave.methods import NonNegative
 
 DOMAIN = mg.Domain.fromdict({"age": 3, "sex": ["F", "M"]})
@@ -38,7 +38,7 @@ def test_a_publication_by_short_name_has_the_defaults_of_the_command_line():
         True,
         None,
     )
-    with pytest.raises(ReconstructionError, match="no method 'best'"):
+    with pytest.raises(ReleaseError, match="no method 'best'"):
         mg.Publication("out", method="best")
     with pytest.raises(StoreError, match="cannot be a folder"):
         mg.Publication("a\0b")

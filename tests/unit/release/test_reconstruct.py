@@ -8,7 +8,7 @@ import pytest
 import margrave
 from margrave import methods
 from margrave.domain import Domain
-from margrave.errors import MemoryLimitError, ReconstructionError, ReleaseError, WorkloadError
+from margrave.errors import MemoryLimitError, ReleaseError, WorkloadError
 from margrave.measurements import Measurements
 from margrave.methods import MaximumLikelihood, NonNegative, Truncated
 from margrave.release.reconstruct import reconstruct
@@ -59,9 +59,9 @@ def test_a_name_stands_for_a_method_with_its_usual_options(name, method):
 
 def test_a_method_that_is_not_there_is_refused_with_a_suggestion():
     known = "(the names are lnn, mle, trunc, trunc+rescale; an object of margrave.methods is taken too)"
-    with pytest.raises(ReconstructionError, match=re.escape(f"no method 'trunk'; did you mean 'trunc'? {known}")):
+    with pytest.raises(ReleaseError, match=re.escape(f"no method 'trunk'; did you mean 'trunc'? {known}")):
         reconstruct(NOISY, WORKLOAD, method="trunk")
-    with pytest.raises(ReconstructionError, match=re.escape(f"no method 3 {known}")):
+    with pytest.raises(ReleaseError, match=re.escape(f"no method 3 {known}")):
         reconstruct(NOISY, WORKLOAD, method=3)
 
 

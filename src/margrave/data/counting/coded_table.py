@@ -30,11 +30,11 @@ class CodedTable:
     def __init__(self, domain: Domain, columns: Mapping[str, ArrayLike]) -> None:
         codes = [_codes_of(domain, name, columns) for name in domain.attributes]
         if len({len(column) for column in codes}) > 1:
-            raise DataError("the columns have different lengths; give one code a row in each")
+            raise DataError("the columns have different lengths", remedy="give one code a row in each")
         self.domain = domain
         stacked = _stacked(codes, domain)
         if stacked is None:
-            raise DataError("the table does not fit in memory; use a machine with more")
+            raise DataError("the table does not fit in memory", remedy="use a machine with more")
         self._codes = stacked
 
     def count(self, layout: Layout) -> Integers:
@@ -49,16 +49,18 @@ class CodedTable:
 def _codes_of(domain: Domain, name: str, columns: Mapping[str, ArrayLike]) -> NDArray[np.uint16]:
     """Return the codes of one attribute, checked against its size; no value is shown."""
     if name not in columns:
-        raise DataError(f"there is no column {name!r}; give the codes of every attribute of the domain")
+        raise DataError(f"there is no column {name!r}", remedy="give the codes of every attribute of the domain")
     codes, size = _array(columns[name]), domain[name].size
     if size > _LARGEST_SIZE:
-        raise DataError(f"attribute {name!r} has {size:,} values; at most {_LARGEST_SIZE:,} can be counted in memory")
+        raise DataError(
+            f"attribute {name!r} has {size:,} values", remedy=f"at most {_LARGEST_SIZE:,} can be counted in memory"
+        )
     if codes is not None and codes.size == 0:
         return np.empty(0, dtype=np.uint16)  # an empty list has no type, and an empty table fits every domain
     if codes is None or codes.ndim != 1 or codes.dtype.kind not in "iu":
-        raise DataError(f"column {name!r} is not a list of whole numbers; give one code a row")
+        raise DataError(f"column {name!r} is not a list of whole numbers", remedy="give one code a row")
     if codes.size and (int(codes.min()) < 0 or int(codes.max()) >= size):
-        raise DataError(f"column {name!r} has codes outside 0 … {size - 1}; encode it by the declared domain")
+        raise DataError(f"column {name!r} has codes outside 0 … {size - 1}", remedy="encode it by the declared domain")
     return codes.astype(np.uint16)
 
 

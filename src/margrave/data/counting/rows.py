@@ -130,7 +130,8 @@ class RowCoder:
         if kind != self._id_type:
             raise DataError(
                 f"column {self._privacy_id!r} has ids of one type in some files and of another in others, so that one "
-                "person could pass for two; write it with one type in all of them"
+                "person could pass for two",
+                remedy="write it with one type in all of them",
             )
 
 
@@ -153,9 +154,11 @@ def whole_counts(column: pa.Array, name: str, untyped: bool) -> Integers:
     """
     counts = _as_integers(column, untyped)
     if counts is None or column.null_count or (counts.size and not 0 <= int(counts.min()) <= int(counts.max())):
-        raise DataError(f"column {name!r} is not made of whole numbers of at least 0; give one count a row")
+        raise DataError(f"column {name!r} is not made of whole numbers of at least 0", remedy="give one count a row")
     if counts.size and int(counts.max()) > _LARGEST_COUNT:
-        raise DataError(f"column {name!r} has counts above 2³⁶, more than any table has rows; check the column")
+        raise DataError(
+            f"column {name!r} has counts above 2³⁶, more than any table has rows", remedy="check the column"
+        )
     return counts
 
 

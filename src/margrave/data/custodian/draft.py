@@ -157,7 +157,7 @@ def _profiles(data: Data, columns: Sequence[str] | None) -> dict[str, Profile]:
         names = engine.names if columns is None else tuple(columns)
         require_columns(engine, names, privacy_id=data.privacy_id, for_custodian=True)
         if not names:
-            raise DataError("the table has no columns; there is nothing to draft")
+            raise DataError("the table has no columns", remedy="there is nothing to draft")
         profiles = {name: Profile(untyped=engine.untyped, decimal=engine.decimal) for name in names}
         for batch in engine.batches(names):
             for place, profile in enumerate(profiles.values()):

@@ -86,7 +86,8 @@ class Moments:
             if moment[0] in codes:
                 raise DataError(
                     f"attribute {self._name!r} has two labels for one moment, one of them {text!r}, and its column "
-                    "holds moments; keep one of the two"
+                    "holds moments",
+                    remedy="keep one of the two",
                 )
             codes[moment[0]] = code
         return codes

@@ -51,7 +51,8 @@ class Encoder:
     def __init__(self, attribute: Attribute, *, untyped: bool = False, decimal: str = ".") -> None:
         if attribute.size > _LARGEST_SIZE:
             raise DataError(
-                f"attribute {attribute.name!r} has {attribute.size:,} values; at most {_LARGEST_SIZE:,} can be encoded"
+                f"attribute {attribute.name!r} has {attribute.size:,} values",
+                remedy=f"at most {_LARGEST_SIZE:,} can be encoded",
             )
         values = attribute.values
         self._attribute, self._untyped, self._decimal = attribute, untyped, decimal
@@ -80,8 +81,8 @@ class Encoder:
         """Return the error for a kind of values that is wrongly implemented."""
         kind = type(self._attribute.values).__name__
         return DataError(
-            f"the values of attribute {self._attribute.name!r} give codes that the attribute does not have; correct "
-            f"the class {kind}"
+            f"the values of attribute {self._attribute.name!r} give codes that the attribute does not have",
+            remedy=f"correct the class {kind}",
         )
 
     def _settle_outside(self, codes: CodeArray, outside: NDArray[np.bool_]) -> None:
@@ -93,8 +94,9 @@ class Encoder:
             codes[outside] = DROPPED
         elif outside.any():
             raise DataError(
-                f"column {attribute.name!r} has values that its attribute does not declare; declare them, or give the "
-                'attribute an "other" category or "outside": "drop" (margrave validate shows how a table fits)'
+                f"column {attribute.name!r} has values that its attribute does not declare",
+                remedy="declare them, or give the "
+                'attribute an "other" category or "outside": "drop" (margrave validate shows how a table fits)',
             )
 
     def _settle_missing(self, codes: CodeArray, missing: NDArray[np.bool_]) -> None:
@@ -103,8 +105,8 @@ class Encoder:
             codes[missing] = self._attribute.missing_code
         elif missing.any():
             raise DataError(
-                f"column {self._attribute.name!r} has missing values and its attribute no category for them; give it "
-                'one, as in "missing": "unknown"'
+                f"column {self._attribute.name!r} has missing values and its attribute no category for them",
+                remedy='give it one, as in "missing": "unknown"',
             )
 
     def classify(self, column: pa.Array | pa.ChunkedArray) -> CodeArray:
@@ -181,8 +183,8 @@ class Encoder:
         # Dates are declared as texts of a certain form.
         form = ", none of them of that form" if found.startswith(("dates", "times")) and self._texts.declared else ""
         return DataError(
-            f"column {attribute.name!r} holds {found} and its attribute declares {declared}{form}; declare what the "
-            "column holds, or convert the column"
+            f"column {attribute.name!r} holds {found} and its attribute declares {declared}{form}",
+            remedy="declare what the column holds, or convert the column",
         )
 
 

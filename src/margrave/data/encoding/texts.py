@@ -76,7 +76,9 @@ class Texts:
         except Exception as error:
             failure = type(error).__name__
         # Raised here, the error has no context, in which a text of the table could travel along.
-        raise DataError(f"the rule that codes texts failed ({failure}); correct the class of the attribute's values")
+        raise DataError(
+            f"the rule that codes texts failed ({failure})", remedy="correct the class of the attribute's values"
+        )
 
 
 def read_texts(

@@ -336,7 +336,7 @@ def open_url(url: str, table: str | None, query: str | None, stack: ExitStack) -
         import ibis
         import psycopg  # noqa: F401 - the connection needs it
     except ImportError:
-        raise DataError("a postgresql:// URL needs more packages; pip install 'margrave[postgres]'") from None
+        raise DataError("a postgresql:// URL needs more packages", remedy="pip install 'margrave[postgres]'") from None
     address, named = split_url(url)
     connection = stack.enter_context(connect_reading(address))
     stack.enter_context(_one_state(connection))

@@ -188,7 +188,9 @@ class ArrowEngine(Engine):
             yield from self._data.scanner(columns=list(columns), batch_size=BATCH_ROWS).to_batches()
             return
         if self._data in _READ:
-            raise DataError("this reader of Arrow data was read before, and it can be read once; make a new one")
+            raise DataError(
+                "this reader of Arrow data was read before, and it can be read once", remedy="make a new one"
+            )
         _READ.add(self._data)
         for batch in self._data:
             yield batch.select(list(columns))

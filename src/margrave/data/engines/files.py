@@ -74,10 +74,10 @@ def _files(name: str) -> list[str]:
     found = [name] if Path(name).exists() or not has_magic(name) else sorted(glob(name, recursive=True))  # noqa: PTH207 - may be absolute
     files = [file for file in found if Path(file).is_file()]
     if not files:
-        raise DataError(f"there is no file {shown(name)}; check the path, and the folder that it starts from")
+        raise DataError(f"there is no file {shown(name)}", remedy="check the path, and the folder that it starts from")
     for file in files:
         if not os.access(file, os.R_OK):
-            raise DataError(f"the file {file!r} may not be read; request permission to read it")
+            raise DataError(f"the file {file!r} may not be read", remedy="request permission to read it")
         _check_whole(file)
     return files
 
@@ -130,8 +130,8 @@ class ParquetEngine(Engine):
         """Return the table as a lazy frame."""
         if len({tuple(zip(*_named_types(file), strict=True)) for file in self._files}) > 1:
             raise DataError(
-                "the files have columns of different names or types, which the engine would convert; leave out "
-                "counting='push-down' (--counting)"
+                "the files have columns of different names or types, which the engine would convert",
+                remedy="leave out counting='push-down' (--counting)",
             )
         connection = self._stack.enter_context(connect(files=self._paths))
         relation = connection.read_parquet([escape(path) for path in self._paths], hive_partitioning=False)
@@ -154,7 +154,9 @@ def _csv_relation(files: Sequence[str], text_format: TextFormat, stack: ExitStac
     _check_case(names)
     relation = _relation("read_csv", readable, options, stack)
     if list(relation.columns) != names:
-        raise DataError("the files were read with other columns than their header has; give files of other names")
+        raise DataError(
+            "the files were read with other columns than their header has", remedy="give files of other names"
+        )
     return relation
 
 
@@ -167,7 +169,7 @@ def _json_relation(files: Sequence[str], stack: ExitStack) -> Any:  # noqa: ANN4
     keys = objects.query("margrave_objects", "SELECT DISTINCT unnest(json_keys(json)) AS name FROM margrave_objects")
     names = sorted(name for (name,) in keys.fetchall())
     if not names:
-        raise DataError("the file contains no object, so its columns are unknown; give one with rows")
+        raise DataError("the file contains no object, so its columns are unknown", remedy="give one with rows")
     _check_case(names)
     columns = ", ".join(f"{text(name)}: 'VARCHAR'" for name in names)
     return _relation("read_json", files, f"format = 'auto', records = true, columns = {{{columns}}}", stack)
@@ -176,7 +178,7 @@ def _json_relation(files: Sequence[str], stack: ExitStack) -> Any:  # noqa: ANN4
 def _check_case(names: Sequence[str]) -> None:
     """Refuse names that DuckDB would take for one."""
     if len({name.lower() for name in names}) != len(names):
-        raise DataError("two columns have names that differ only in case; give each a name of its own")
+        raise DataError("two columns have names that differ only in case", remedy="give each a name of its own")
 
 
 def _relation(function: str, files: Sequence[str], options: str, stack: ExitStack) -> Any:  # noqa: ANN401 - a relation
@@ -216,8 +218,9 @@ def open_database(path: str | os.PathLike[str], table: str | None, query: str | 
         connection = stack.enter_context(connect(name))
     except Exception as error:
         raise DataError(
-            f"the file {name!r} cannot be opened ({type(error).__name__}); see that it is a DuckDB file, and where it "
-            "is open already, give a relation of the connection that has it"
+            f"the file {name!r} cannot be opened ({type(error).__name__})",
+            remedy="see that it is a DuckDB file, and where it "
+            "is open already, give a relation of the connection that has it",
         ) from None
     if query is not None:
         return DuckEngine(connection.sql(duckdb_select(query)), stack)
@@ -244,9 +247,9 @@ def read_headers(files: Sequence[str], text_format: TextFormat) -> list[str]:
     headers = [_read_header(file, text_format) for file in files]
     names = headers[0]
     if any(header != names for header in headers):
-        raise DataError("the files have different headers; give files with the same columns in the same order")
+        raise DataError("the files have different headers", remedy="give files with the same columns in the same order")
     if len(set(names)) != len(names):
-        raise DataError("two columns of the header have the same name; give each a name of its own")
+        raise DataError("two columns of the header have the same name", remedy="give each a name of its own")
     return names
 
 
@@ -261,7 +264,9 @@ def _read_header(file: str, text_format: TextFormat) -> list[str]:
     if names:
         names[0] = names[0].removeprefix("\ufeff")
     if not names or not all(names):
-        raise DataError(f"the file {file!r} has no header, or one with an empty name; give every column a name there")
+        raise DataError(
+            f"the file {file!r} has no header, or one with an empty name", remedy="give every column a name there"
+        )
     if len(names) == 1 and text_format.delimiter is None:
         _check_separated(file, names[0], text_format.delimiter_of(file))
     return names
@@ -273,11 +278,11 @@ def _check_beginning(file: str, text_format: TextFormat) -> None:
         beginning = bytes(stream.read(4))
     if beginning in _EXCEL:
         raise DataError(
-            f"the file {file!r} is an Excel file or an archive, despite its name; open it in Excel, save it as "
-            "CSV UTF-8, and give that file"
+            f"the file {file!r} is an Excel file or an archive, despite its name",
+            remedy="open it in Excel, save it as CSV UTF-8, and give that file",
         )
     if beginning[:2] in _UTF_16 and text_format.encoding is None:
-        raise DataError(f"the file {file!r} is UTF-16; give encoding='utf-16' (--encoding utf-16)")
+        raise DataError(f"the file {file!r} is UTF-16", remedy="give encoding='utf-16' (--encoding utf-16)")
 
 
 def _check_separated(file: str, header: str, delimiter: str) -> None:
@@ -286,8 +291,9 @@ def _check_separated(file: str, header: str, delimiter: str) -> None:
         if mark in header:
             typed = _AS_TYPED.get(mark, mark)
             raise DataError(
-                f"the header of {file!r} has {spoken} and no {_MARKS[delimiter]}; give delimiter={typed!r} "
-                f"(--delimiter {typed!r}), or delimiter={_AS_TYPED.get(delimiter, delimiter)!r} if it is one name"
+                f"the header of {file!r} has {spoken} and no {_MARKS[delimiter]}",
+                remedy=f"give delimiter={typed!r} "
+                f"(--delimiter {typed!r}), or delimiter={_AS_TYPED.get(delimiter, delimiter)!r} if it is one name",
             )
 
 
@@ -295,12 +301,12 @@ def _wrong_encoding(file: str, text_format: TextFormat) -> DataError:
     """Return the error for a file whose bytes are not text in its encoding."""
     if text_format.encoding is None:
         return DataError(
-            f"the file {file!r} is not UTF-8; give encoding=… (--encoding windows-1252 is usual for files of older "
-            "Windows programs)"
+            f"the file {file!r} is not UTF-8",
+            remedy="give encoding=… (--encoding windows-1252 is usual for files of older Windows programs)",
         )
     return DataError(
-        f"the file {file!r} is not written in {text_format.encoding}; give the encoding=… (--encoding) that it was "
-        "saved in"
+        f"the file {file!r} is not written in {text_format.encoding}",
+        remedy="give the encoding=… (--encoding) that it was saved in",
     )
 
 
@@ -368,14 +374,16 @@ def _fault_of_one(file: str, text_format: TextFormat) -> DataError | None:
             width = len(next(rows, []))
             if any(row and len(row) != width for row in rows):
                 return DataError(
-                    f"the rows of {file!r} have different lengths; give every row as many fields as the header, and "
-                    "put a field that holds the delimiter in double quotes"
+                    f"the rows of {file!r} have different lengths",
+                    remedy="give every row as many fields as the header, and "
+                    "put a field that holds the delimiter in double quotes",
                 )
     except UnicodeError:
         return _wrong_encoding(file, text_format)
     except csv.Error:
         return DataError(
-            f"a field of {file!r} does not end where it should; see that every double quote at the beginning of a "
-            "field has one at its end, and that quotes inside are doubled"
+            f"a field of {file!r} does not end where it should",
+            remedy="see that every double quote at the beginning of a "
+            "field has one at its end, and that quotes inside are doubled",
         )
     return None

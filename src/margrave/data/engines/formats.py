@@ -65,7 +65,7 @@ class TextFormat:
         if self.encoding is not None:
             _check_encoding(self.encoding)
         if self.decimal not in DECIMALS:
-            raise DataError(f"decimal (--decimal) is {self.decimal!r}; give '.' or ','")
+            raise DataError(f"decimal (--decimal) is {self.decimal!r}", remedy="give '.' or ','")
 
     @property
     def given(self) -> str:
@@ -90,8 +90,8 @@ def _checked_delimiter(delimiter: object) -> str:
         or 0xD800 <= ord(delimiter) < 0xE000  # half a character
     ):
         raise DataError(
-            f"delimiter (--delimiter) is {delimiter!r}; give one character other than a letter, digit or quotation "
-            "mark, such as ';' or '|', or 'tab'"
+            f"delimiter (--delimiter) is {delimiter!r}",
+            remedy="give one character other than a letter, digit or quotation mark, such as ';' or '|', or 'tab'",
         )
     return delimiter
 
@@ -104,7 +104,8 @@ def _check_encoding(encoding: object) -> None:
         known = False
     if not known:
         raise DataError(
-            f"no encoding {encoding!r} (--encoding) is known; give one such as utf-8, windows-1252, latin-1 or utf-16"
+            f"no encoding {encoding!r} (--encoding) is known",
+            remedy="give one such as utf-8, windows-1252, latin-1 or utf-16",
         )
 
 
@@ -135,5 +136,6 @@ def wrong_ending(name: str) -> DataError:
             return DataError(f"{shown(name)} {words}")
     return DataError(
         f"{shown(name)} ends in none of .csv, .tsv, .parquet, .json, .ndjson, .jsonl (all but Parquet also with .gz or "
-        ".zst after it) or .duckdb; save it as one of these, or open it with DuckDB and give the relation"
+        ".zst after it) or .duckdb",
+        remedy="save it as one of these, or open it with DuckDB and give the relation",
     )

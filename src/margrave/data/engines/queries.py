@@ -47,15 +47,15 @@ def duckdb_select(query: str) -> duckdb.Statement:
 
     statements = duckdb.extract_statements(query)
     if len(statements) != 1:
-        raise DataError(f"the query has {len(statements):,} statements; {_ALLOWED}")
+        raise DataError(f"the query has {len(statements):,} statements", remedy=f"{_ALLOWED}")
     kind = statements[0].type
     if kind == duckdb.StatementType.MULTI:
         raise DataError(
-            "the query has a PIVOT without a list of values, which DuckDB runs as several statements; list them, as in "
-            "PIVOT … ON column IN (…)"
+            "the query has a PIVOT without a list of values, which DuckDB runs as several statements",
+            remedy="list them, as in PIVOT … ON column IN (…)",
         )
     if kind != duckdb.StatementType.SELECT:
-        raise DataError(f"the query is a {kind.name} statement; {_ALLOWED}")
+        raise DataError(f"the query is a {kind.name} statement", remedy=f"{_ALLOWED}")
     return statements[0]
 
 
@@ -109,13 +109,13 @@ def postgres_table(connection: Any, query: str) -> Any:  # noqa: ANN401 - psycop
         if _is_lost(connection):
             raise
         kind = type(error).__name__
-        raise DataError(f"the query is not a SELECT, or it changes something ({kind}); {_ALLOWED}") from None
+        raise DataError(f"the query is not a SELECT, or it changes something ({kind})", remedy=f"{_ALLOWED}") from None
     backend = _verbatim_backend(marker := f"margrave_{uuid4().hex}", _SUBQUERY.format(text)).from_connection(connection)
     types = connection.execute(_TYPE_NAMES, [kinds, modifiers]).fetchall()
     mapper = backend.compiler.type_mapper
     schema = {name: mapper.from_string(kind) for name, (kind,) in zip(names, types, strict=True)}
     if len(schema) != len(names):
-        raise DataError("the query's result has two columns of one name; give each a name of its own")
+        raise DataError("the query's result has two columns of one name", remedy="give each a name of its own")
     return backend.sql(f"SELECT * FROM {marker} AS margrave_query", schema=ibis.schema(schema))
 
 

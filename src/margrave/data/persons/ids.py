@@ -40,16 +40,16 @@ def refused_ids(name: str, found: str) -> DataError:
         What it has, such as "ids of type duration[ns]".
     """
     return DataError(
-        f"column {name!r} has {found}, so that one person could pass for two, or two for one; ids may be {_ALLOWED}; "
-        "convert the column, for example to texts, by a query or before it is given"
+        f"column {name!r} has {found}, so that one person could pass for two, or two for one",
+        remedy=f"ids may be {_ALLOWED}; convert the column, for example to texts, by a query or before it is given",
     )
 
 
 def missing_id(name: str) -> DataError:
     """Return the error that says that a row has no id."""
     return DataError(
-        f"column {name!r} has rows without an id, and rows without an id cannot be limited per person; give every row "
-        "one, or leave such rows out by a query"
+        f"column {name!r} has rows without an id, and rows without an id cannot be limited per person",
+        remedy="give every row one, or leave such rows out by a query",
     )
 
 

@@ -60,11 +60,11 @@ def attributes_of(columns: Iterable[Column]) -> list[Attribute]:
     if lacking:
         more = [f"and {len(lacking) - _MOST_SHOWN} more"] if len(lacking) > _MOST_SHOWN else []
         raise DomainError(
-            f"these columns do not declare a finite set of values: {', '.join([*lacking[:_MOST_SHOWN], *more])}; add "
-            f'to each "{HINT}": {{"cuts": […]}} or {{"labels": […]}}, or "{HINT}": false to leave it out'
+            f"these columns do not declare a finite set of values: {', '.join([*lacking[:_MOST_SHOWN], *more])}",
+            remedy=f'add to each "{HINT}": {{"cuts": […]}} or {{"labels": […]}}, or "{HINT}": false to leave it out',
         )
     if not found:
-        raise DomainError("the file describes no column; name at least one with its values")
+        raise DomainError("the file describes no column", remedy="name at least one with its values")
     return found
 
 
@@ -74,7 +74,9 @@ def _keywords(column: Column) -> dict[str, Any] | None:
     if hint is False:
         return None
     if not isinstance(hint, dict):
-        raise DomainError(f'column {column.name!r} has "{HINT}": {hint!r}; write an object with its values, or false')
+        raise DomainError(
+            f'column {column.name!r} has "{HINT}": {hint!r}', remedy="write an object with its values, or false"
+        )
     given = {**hint, "name": column.name}
     check_keys(f'the "{HINT}" of column {column.name!r}', given, attribute_keys(), needed="name")
     values = declaring_keys()

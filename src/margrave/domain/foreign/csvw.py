@@ -37,11 +37,13 @@ def csvw_columns(document: Mapping[str, Any]) -> list[Column]:
     """Return the columns of the one table that CSVW metadata describe."""
     tables = document.get("tables", [document])
     if not isinstance(tables, list) or len(tables) != 1 or not isinstance(tables[0], dict):
-        raise DomainError("the CSVW file describes several tables or none; keep the one whose domain it is")
+        raise DomainError("the CSVW file describes several tables or none", remedy="keep the one whose domain it is")
     schema = tables[0].get("tableSchema", document.get("tableSchema"))
     columns = schema.get("columns") if isinstance(schema, dict) else None
     if not isinstance(columns, list) or not all(isinstance(column, dict) for column in columns):
-        raise DomainError('the CSVW file has no list of columns; write it as "tableSchema": {"columns": [{…}, …]}')
+        raise DomainError(
+            "the CSVW file has no list of columns", remedy='write it as "tableSchema": {"columns": [{…}, …]}'
+        )
     inherited = {**document, **tables[0], **schema} if isinstance(schema, dict) else {}
     return [_column(column, inherited) for column in columns if column.get("virtual") is not True]
 
@@ -63,7 +65,7 @@ def _name(entry: Mapping[str, Any]) -> str:
     if isinstance(title, list):
         title = title[0] if title else None
     if not isinstance(title, str) or not title:
-        raise DomainError('a column of the CSVW file has neither titles nor a name; give it "name"')
+        raise DomainError("a column of the CSVW file has neither titles nor a name", remedy='give it "name"')
     return title
 
 
@@ -107,7 +109,8 @@ def _with_missing(values: list[Any], entry: Mapping[str, Any], inherited: Mappin
     names = [name for name in (null if isinstance(null, list) else [null]) if isinstance(name, str) and name]
     if len(names) > 1:
         raise DomainError(
-            f"column {_name(entry)!r} of the CSVW file has {len(names)} texts for missing values; keep one of them"
+            f"column {_name(entry)!r} of the CSVW file has {len(names)} texts for missing values",
+            remedy="keep one of them",
         )
     if entry.get("required", inherited.get("required", False)) is True:
         return {"labels": values}

@@ -34,20 +34,24 @@ def parse_yaml(text: str) -> dict[str, Any]:
     try:
         import yaml
     except ImportError:
-        raise DomainError("a YAML file needs the package PyYAML; install it, or write the file as JSON") from None
+        raise DomainError(
+            "a YAML file needs the package PyYAML", remedy="install it, or write the file as JSON"
+        ) from None
     try:
         document = yaml.load(text, _loader(yaml))
     except (ValueError, ArithmeticError, RecursionError):
         # A date that does not exist, a number beyond all floats.
         raise DomainError(
-            "YAML with a value that cannot be read; write the metadata of SmartNoise, or a codebook in JSON"
+            "YAML with a value that cannot be read", remedy="write the metadata of SmartNoise, or a codebook in JSON"
         ) from None
     except yaml.YAMLError as error:
         place = getattr(error, "problem_mark", None)
         where = "" if place is None else f" at line {place.line + 1}"
-        raise DomainError(f"not YAML{where}; write the metadata of SmartNoise, or a codebook in JSON") from None
+        raise DomainError(
+            f"not YAML{where}", remedy="write the metadata of SmartNoise, or a codebook in JSON"
+        ) from None
     if not isinstance(document, dict):
-        raise DomainError("not a YAML mapping; write the metadata of SmartNoise, or a codebook in JSON")
+        raise DomainError("not a YAML mapping", remedy="write the metadata of SmartNoise, or a codebook in JSON")
     return document
 
 

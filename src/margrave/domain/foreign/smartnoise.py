@@ -30,7 +30,7 @@ def smartnoise_columns(document: Mapping[Any, Any]) -> list[Column]:
     tables = _tables(document)
     if len(tables) != 1:
         raise DomainError(
-            f"the SmartNoise file describes the tables {', '.join(tables)}; keep the one whose domain it is"
+            f"the SmartNoise file describes the tables {', '.join(tables)}", remedy="keep the one whose domain it is"
         )
     (table,) = tables.values()
     columns = {str(name): entry for name, entry in table.items() if isinstance(entry, dict)}

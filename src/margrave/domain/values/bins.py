@@ -89,7 +89,7 @@ class Bins(Values):
         if exact and (stepped or relation in (">", "<=")):
             return place + 1
         nearest = (edge,) if exact else self.cuts[max(place - 1, 0) : place + 1]
-        raise QueryError(f"would split a bin; {self._allowed_edges(nearest)}")
+        raise QueryError("would split a bin", remedy=f"{self._allowed_edges(nearest)}")
 
     def _allowed_edges(self, nearest: Iterable[float]) -> str:
         """Return at which numbers bins can be divided, and the nearest of them."""
@@ -115,10 +115,10 @@ def _checked_cuts(cuts: object) -> tuple[float, ...]:
     """Return the cuts if there are any and they are finite numbers in strictly increasing order."""
     edges = tuple(_checked_cut(cut) for cut in checked_list("the cuts", cuts))
     if not edges:
-        raise DomainError("the list of cuts is empty; give at least one number to cut at")
+        raise DomainError("the list of cuts is empty", remedy="give at least one number to cut at")
     for a, b in pairwise(edges):
         if not a < b:
-            raise DomainError(f"the cut {b!r} comes after {a!r}; sort the cuts, each once")
+            raise DomainError(f"the cut {b!r} comes after {a!r}", remedy="sort the cuts, each once")
     return edges
 
 
@@ -128,13 +128,13 @@ def _checked_cut(cut: object) -> float:
         return cut + 0.0  # −0.0 becomes 0.0
     if isinstance(cut, int) and not isinstance(cut, bool) and abs(cut) <= _LARGEST_WHOLE_CUT:
         return cut
-    raise DomainError(f"the cut {cut!r} is not allowed; give finite numbers, whole ones within ±2⁵³")
+    raise DomainError(f"the cut {cut!r} is not allowed", remedy="give finite numbers, whole ones within ±2⁵³")
 
 
 def _checked_whole(whole: object, cuts: tuple[float, ...]) -> bool:
     """Return whether the values are whole numbers, if bins with these cuts allow it."""
     if not isinstance(whole, bool):
-        raise DomainError(f"whole is {whole!r}; write true or false")
+        raise DomainError(f"whole is {whole!r}", remedy="write true or false")
     if whole and any(cut != int(cut) for cut in cuts):
-        raise DomainError("whole is for cuts at whole numbers, and not all of these are; leave it out")
+        raise DomainError("whole is for cuts at whole numbers, and not all of these are", remedy="leave it out")
     return whole

@@ -71,5 +71,5 @@ class Codes(Values):
 def checked_size(size: object) -> int:
     """Return the size if it is a whole number of at least 1."""
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
-        raise DomainError(f"the size is {size!r}; give a whole number of at least 1")
+        raise DomainError(f"the size is {size!r}", remedy="give a whole number of at least 1")
     return int(size)

@@ -133,11 +133,13 @@ def is_number(value: object) -> TypeGuard[float]:
 def checked_text(what: str, value: object) -> str:
     """Return the value if it is text that a file in UTF-8 can hold."""
     if not isinstance(value, str):
-        raise DomainError(f"{what} must be text, got {value!r}; write it in quotes")
+        raise DomainError(f"{what} must be text, got {value!r}", remedy="write it in quotes")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise DomainError(f"{what} contains an unpaired surrogate, {value!r}; write whole characters only") from None
+        raise DomainError(
+            f"{what} contains an unpaired surrogate, {value!r}", remedy="write whole characters only"
+        ) from None
     return value
 
 
@@ -145,5 +147,5 @@ def checked_list(what: str, values: object) -> tuple[object, ...]:
     """Return the items of an ordered collection, with numpy scalars as Python values."""
     # The characters of a text, the keys of a mapping and the order of a set are never what was meant.
     if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping | set | frozenset):
-        raise DomainError(f"{what} must be a list, got {values!r}; write them in order in [ ]")
+        raise DomainError(f"{what} must be a list, got {values!r}", remedy="write them in order in [ ]")
     return tuple(value.item() if isinstance(value, np.generic) else value for value in values)

@@ -109,12 +109,12 @@ def _checked_labels(labels: object) -> tuple[Label, ...]:
         label = _checked_label(given)
         if label in seen:
             raise DomainError(
-                f"labels {seen[label]!r} and {label!r} are equal; give each value one label, and to tell 1, 1.0 and "
-                "True apart write them as texts"
+                f"labels {seen[label]!r} and {label!r} are equal",
+                remedy="give each value one label, and to tell 1, 1.0 and True apart write them as texts",
             )
         seen[label] = label
     if not seen:
-        raise DomainError("the list of labels is empty; give at least one label")
+        raise DomainError("the list of labels is empty", remedy="give at least one label")
     return tuple(seen)
 
 
@@ -125,4 +125,6 @@ def _checked_label(label: object) -> Label:
         return checked_text("a label", label)
     if type(label) is int or type(label) is bool or (type(label) is float and math.isfinite(label)):
         return label
-    raise DomainError(f"the label {label!r} cannot be written to a file; give texts, finite numbers or booleans")
+    raise DomainError(
+        f"the label {label!r} cannot be written to a file", remedy="give texts, finite numbers or booleans"
+    )

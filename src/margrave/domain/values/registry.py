@@ -46,7 +46,7 @@ def declare(name: str, given: Mapping[str, object]) -> Values:
     except DomainError as error:
         raise DomainError(f"attribute {name!r}: {error}") from error
     if size is not None and size != values.size:
-        raise DomainError(f"attribute {name!r} has size {size} but {values.size} values; leave the size out")
+        raise DomainError(f"attribute {name!r} has size {size} but {values.size} values", remedy="leave the size out")
     return values
 
 
@@ -55,12 +55,14 @@ def _declared_kind(name: str, given: Mapping[str, object]) -> type[Values]:
     declared = [kind for kind in KINDS if given.get(kind.keys[0]) is not None]
     chosen = [kind for kind in declared if kind is not Codes] or declared
     if not chosen:
-        raise DomainError(f"attribute {name!r} has neither {' nor '.join(declaring_keys())}; give one of them")
+        raise DomainError(f"attribute {name!r} has neither {' nor '.join(declaring_keys())}", remedy="give one of them")
     if len(chosen) > 1:
         both = " and ".join(kind.keys[0] for kind in chosen)
-        raise DomainError(f"attribute {name!r} has both {both}; keep one of them")
+        raise DomainError(f"attribute {name!r} has both {both}", remedy="keep one of them")
     for kind in KINDS:
         for option in kind.keys[1:]:
             if kind is not chosen[0] and given.get(option, False) is not False:
-                raise DomainError(f"attribute {name!r} has {option}, which is for {kind.keys[0]}; leave it out")
+                raise DomainError(
+                    f"attribute {name!r} has {option}, which is for {kind.keys[0]}", remedy="leave it out"
+                )
     return chosen[0]

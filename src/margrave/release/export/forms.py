@@ -69,7 +69,7 @@ def require_form(path: str | os.PathLike[str], form: str, agency: str | None, da
     if form not in FORMS:
         raise ReleaseError(f"no form {form!r}{suggestion(str(form), FORMS)} (there are {', '.join(FORMS)})")
     if os.path.lexists(path):
-        raise ReleaseError(f"{path} exists already; choose another name")
+        raise ReleaseError(f"{path} exists already", remedy="choose another name")
     if form == "sdmx" and (agency is None or dataflow is None):
         raise ReleaseError("sdmx needs agency (--agency) and dataflow (--dataflow), the identifiers of the tables")
     require_outside(path)
@@ -92,4 +92,4 @@ def _write_entry(release: Release, file: Path, name: str | None, curator: str | 
         with replacing(file) as stream:
             stream.write(text.encode())
     except OSError as error:
-        raise ReleaseError(f"{file} cannot be written ({error.strerror}); choose another file") from error
+        raise ReleaseError(f"{file} cannot be written ({error.strerror})", remedy="choose another file") from error

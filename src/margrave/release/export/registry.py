@@ -54,8 +54,8 @@ def registry_entry(
     provenance = release.provenance
     if provenance is not None and not provenance.private:
         raise StoreError(
-            "the noise of this release came from a seed, or from a sampler that margrave does not know; only a release "
-            "with private noise belongs in the registry"
+            "the noise of this release came from a seed, or from a sampler that margrave does not know",
+            remedy="only a release with private noise belongs in the registry",
         )
     title = name or "TODO: the name of the data product"
     entry: Entry = {

@@ -26,7 +26,7 @@ from uuid import uuid4
 import numpy as np
 
 from margrave.domain import Attribute, Domain
-from margrave.errors import StoreError
+from margrave.errors import MargraveError, StoreError
 from margrave.escaping import guarded
 from margrave.release.facts import COLUMNS
 from margrave.release.release import Release
@@ -86,10 +86,11 @@ def write_sdmx(
     """
     structure = _structure(agency, dataflow, version)
     if labels not in _LABELS:
-        raise StoreError(f"no labels {labels!r} in SDMX-CSV; give 'id' or 'both'")
+        raise StoreError(f"no labels {labels!r} in SDMX-CSV", remedy="give 'id' or 'both'")
     if time_period is not None and not (isinstance(time_period, str) and _PERIOD.fullmatch(time_period)):
         raise StoreError(
-            f"the time period is {time_period!r}; give one of SDMX, such as '2026', '2026-Q1' or '2026-01-01/P1Y'"
+            f"the time period is {time_period!r}",
+            remedy="give one of SDMX, such as '2026', '2026-Q1' or '2026-01-01/P1Y'",
         )
     domain = release.workload.domain
     chosen = _chosen(release, tables)
@@ -105,8 +106,10 @@ def write_sdmx(
                 if progress is not None:
                     progress(done, len(chosen))
         draft.replace(file)
+    except MargraveError:
+        raise
     except (OSError, ValueError) as error:
-        raise StoreError(f"{file} cannot be written ({error}); name another file") from error
+        raise StoreError(f"{file} cannot be written ({error})", remedy="name another file") from error
     finally:
         with suppress(OSError):
             draft.unlink()
@@ -188,7 +191,7 @@ def _chosen(release: Release, tables: Iterable[Iterable[str]] | None) -> list[Na
     if tables is None:
         return list(release.workload.sets)
     if isinstance(tables, str):
-        raise StoreError(f"tables is the text {tables!r}; give a list of tables, as in [('age', 'sex')]")
+        raise StoreError(f"tables is the text {tables!r}", remedy="give a list of tables, as in [('age', 'sex')]")
     domain = release.workload.domain
     return list(dict.fromkeys(domain.names(domain.positions(names)) for names in tables))
 
@@ -202,7 +205,8 @@ def _structure(agency: str, dataflow: str, version: str) -> str:
     ):
         if not isinstance(value, str) or not form.fullmatch(value):
             raise StoreError(
-                f"the {what} is {value!r}; give an SDMX identifier of ASCII letters, digits, '_' and '-' that begins "
-                "with a letter, and a version such as 1.0.0"
+                f"the {what} is {value!r}",
+                remedy="give an SDMX identifier of ASCII letters, digits, '_' and '-' that begins "
+                "with a letter, and a version such as 1.0.0",
             )
     return f"{agency}:{dataflow}({version})"

@@ -115,7 +115,9 @@ class _Reader:
         """Read one level down, not too deep for the interpreter."""
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise QueryError(f"the condition is nested more than {_DEEPEST} deep; write it with fewer parentheses")
+            raise QueryError(
+                f"the condition is nested more than {_DEEPEST} deep", remedy="write it with fewer parentheses"
+            )
         masks = read()
         self._depth -= 1
         return masks
@@ -174,8 +176,9 @@ class _Reader:
         names = list(dict.fromkeys([*one, *other]))
         if len(names) > 1:
             raise QueryError(
-                f"'or' joins conditions on {' and '.join(names)}; it may join conditions on one attribute only, so "
-                "group by these attributes and add up the cells"
+                f"'or' joins conditions on {' and '.join(names)}",
+                remedy="it may join conditions on one attribute only, so "
+                "group by these attributes and add up the cells",
             )
         return {name: one[name] | other[name] for name in names}
 
@@ -183,8 +186,9 @@ class _Reader:
         """Return what does not meet a condition on one attribute."""
         if len(masks) > 1:
             raise QueryError(
-                f"'not' negates a condition on {' and '.join(masks)}; it may negate conditions on one attribute only, "
-                "so count all and subtract those who meet the condition"
+                f"'not' negates a condition on {' and '.join(masks)}",
+                remedy="it may negate conditions on one attribute only, "
+                "so count all and subtract those who meet the condition",
             )
         return {name: ~mask for name, mask in masks.items()}
 
@@ -243,4 +247,4 @@ def _refusal(text: str, place: int, wanted: str) -> QueryError:
     """Return the error for a condition that cannot be read at some place."""
     rest = text[place : place + 20]
     where = f"at character {place + 1}, before {rest!r}" if rest else "at its end"
-    return QueryError(f"the condition cannot be read {where}; {wanted} must stand there, as in {_EXAMPLE}")
+    return QueryError(f"the condition cannot be read {where}", remedy=f"{wanted} must stand there, as in {_EXAMPLE}")

@@ -64,11 +64,11 @@ def read_query(domain: Domain, where: Where, by: Iterable[str]) -> Query:
         The attributes to group by.
     """
     if isinstance(by, str) or not isinstance(by, Iterable):
-        raise QueryError(f"by is {by!r}; give a list of attributes, as in ({by!r},)")
+        raise QueryError(f"by is {by!r}", remedy=f"give a list of attributes, as in ({by!r},)")
     names = tuple(by)
     every = [(name, _all(domain, name)) for name in names]
     if len(dict(every)) != len(names):
-        raise QueryError(f"by names an attribute twice in {spoken(names)}; name each once")
+        raise QueryError(f"by names an attribute twice in {spoken(names)}", remedy="name each once")
     return Query(names, both(dict(every), read_where(domain, where)))
 
 
@@ -80,8 +80,8 @@ def read_where(domain: Domain, where: Where) -> Masks:
         masks = {name: _all(domain, name) & domain[name].among(_listed(labels)) for name, labels in where.items()}
     else:
         raise QueryError(
-            f"a condition cannot be {where!r}; write it as a text, as in \"sex = 'F'\", or as labels by attribute, as "
-            "in {'sex': 'F'}"
+            f"a condition cannot be {where!r}",
+            remedy="write it as a text, as in \"sex = 'F'\", or as labels by attribute, as in {'sex': 'F'}",
         )
     return _some(masks)
 
@@ -122,13 +122,14 @@ class PublishedTables:
         except DomainError as error:
             raise ReleaseError(str(error)) from error
         if len(positions) != len(names):
-            raise ReleaseError(f"the table {spoken(names)} names an attribute twice; name each once")
+            raise ReleaseError(f"the table {spoken(names)} names an attribute twice", remedy="name each once")
         if positions in self.estimates.layout.places:
             return self.estimates.layout.places[positions]
         nearest = [spoken(self.domain.names(members)) for members in self._nearest(positions)]
         hint = f"; tables that cover some of it: {', '.join(nearest)}" if nearest else ""
         raise ReleaseError(
-            f"no table of this release covers {spoken(names)}{hint}; put it into the workload and reconstruct again"
+            f"no table of this release covers {spoken(names)}{hint}",
+            remedy="put it into the workload and reconstruct again",
         )
 
     def values(self, place: int) -> Floats:
@@ -242,7 +243,9 @@ def answer_share(tables: PublishedTables, where: Where, of: Where, *, by: Iterab
     condition = read_where(tables.domain, where)
     for name in condition:
         if name in whole.by:
-            raise QueryError(f"the share is grouped by {name!r} and a condition on it; move the condition to of=…")
+            raise QueryError(
+                f"the share is grouped by {name!r} and a condition on it", remedy="move the condition to of=…"
+            )
     part = Query(whole.by, _some(both(whole.masks, condition)))
     # Over the same attributes both come from one table: by methods whose tables disagree, no share can pass one.
     whole = Query(whole.by, {**{name: _all(tables.domain, name) for name in part.masks}, **whole.masks})
@@ -263,7 +266,9 @@ def _some(masks: Masks) -> Masks:
     """Return what a condition means, or refuse one that nothing can meet."""
     for name, mask in masks.items():
         if not mask.any():
-            raise QueryError(f"no value of attribute {name!r} meets the condition; the count would always be 0")
+            raise QueryError(
+                f"no value of attribute {name!r} meets the condition", remedy="the count would always be 0"
+            )
     return masks
 
 

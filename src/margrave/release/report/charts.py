@@ -38,7 +38,8 @@ def require_packages() -> None:
             import_module(package)
         except ImportError:
             raise ReleaseError(
-                f"the report needs {package}, which is not installed; install the extra: pip install 'margrave[report]'"
+                f"the report needs {package}, which is not installed",
+                remedy="install the extra: pip install 'margrave[report]'",
             ) from None
 
 

@@ -85,7 +85,7 @@ def write_report(
         with replacing(file) as stream:
             stream.write(text.encode())
     except OSError as error:
-        raise ReleaseError(f"{file} cannot be written ({error.strerror}); name another file") from error
+        raise ReleaseError(f"{file} cannot be written ({error.strerror})", remedy="name another file") from error
 
 
 def renew_report(folder: str | os.PathLike[str], *, title: str | None = None) -> Path:
@@ -105,11 +105,15 @@ def renew_report(folder: str | os.PathLike[str], *, title: str | None = None) ->
 def _check_request(release: object, title: object, most_bytes: object) -> None:
     """Refuse anything but a release, a title and a number of bytes."""
     if not isinstance(release, Release):
-        raise ReleaseError(f"expected a Release, got a {type(release).__name__}; give what reconstruct() returns")
+        raise ReleaseError(
+            f"expected a Release, got a {type(release).__name__}", remedy="give what reconstruct() returns"
+        )
     if title is not None and (not isinstance(title, str) or not _is_whole_text(title)):
-        raise ReleaseError(f"the title is {title!r}; give text that can be written as UTF-8, or leave it out")
+        raise ReleaseError(f"the title is {title!r}", remedy="give text that can be written as UTF-8, or leave it out")
     if isinstance(most_bytes, bool) or not isinstance(most_bytes, int) or most_bytes < 0:
-        raise ReleaseError(f"most_bytes is {most_bytes!r}; give a whole number of at least 0, such as 2_000_000")
+        raise ReleaseError(
+            f"most_bytes is {most_bytes!r}", remedy="give a whole number of at least 0, such as 2_000_000"
+        )
 
 
 def _is_whole_text(text: str) -> bool:

@@ -184,7 +184,9 @@ def check_privacy(document: Mapping[str, Any], provenance: Provenance | None, wh
     wrong += [key for key in needed if key not in document]
     if wrong or document.get("known") is not (provenance is not None):
         what = wrong[0] if wrong else "known"
-        raise StoreError(f"{where} is damaged: its {what!r} is not what measurements.npz says; get the release again")
+        raise StoreError(
+            f"{where} is damaged: its {what!r} is not what measurements.npz says", remedy="get the release again"
+        )
 
 
 def csvw_document(domain: Domain, tables: Sequence[TableEntry], title: str) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def replace_document(folder: str | os.PathLike[str], name: str, text: str) -> No
             new_manifest.flush()  # what does not fit on the disk shall fail before anything is renamed
     except OSError as error:
         raise StoreError(
-            f"{root / name} cannot be written ({error.strerror}); free some space, or request permission"
+            f"{root / name} cannot be written ({error.strerror})", remedy="free some space, or request permission"
         ) from error
     with suppress(OSError):  # some file systems cannot bring a folder to disk, and the document is there
         sync(root)
@@ -66,8 +66,9 @@ def checked_documents(documents: Mapping[str, str], *, taken: Iterable[str] = ()
         plain = name.isascii() and name.replace(".", "").replace("-", "").replace("_", "").isalnum()
         if not plain or name.startswith(".") or name.casefold() in used:
             raise StoreError(
-                f"a document cannot be called {name!r}; use ASCII letters, digits, '-', '_' and '.', and no name that "
-                f"the release has itself ({', '.join(OWN_FILES)})"
+                f"a document cannot be called {name!r}",
+                remedy=f"use ASCII letters, digits, '-', '_' and '.', and no name that "
+                f"the release has itself ({', '.join(OWN_FILES)})",
             )
         require_text(text, f"the document {name!r}")
         used.add(name.casefold())
@@ -91,7 +92,7 @@ def require_text(text: object, what: str) -> None:
     except UnicodeEncodeError:
         pass
     raise StoreError(
-        f"{what} must be text that can be written as UTF-8; it is something else, or has an unpaired surrogate"
+        f"{what} must be text that can be written as UTF-8", remedy="it is something else, or has an unpaired surrogate"
     )
 
 
@@ -108,8 +109,8 @@ def require_outside(path: str | os.PathLike[str]) -> None:
         for folder in (parent, *parent.parents):
             if is_release(folder):
                 raise StoreError(
-                    f"{os.fspath(path)!r} lies in the release {folder}, which holds what was saved and nothing else; "
-                    f"write it elsewhere (margrave report {folder} renews the release's own report)"
+                    f"{os.fspath(path)!r} lies in the release {folder}, which holds what was saved and nothing else",
+                    remedy=f"write it elsewhere (margrave report {folder} renews the release's own report)",
                 )
 
 

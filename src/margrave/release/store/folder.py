@@ -42,7 +42,8 @@ def new_folder(target: Path) -> Iterator[Path]:
             raise
     except (OSError, MemoryError) as error:
         raise StoreError(
-            f"{target} cannot be written ({_reason(error)}); nothing was left there, make room or name another folder"
+            f"{target} cannot be written ({_reason(error)})",
+            remedy="nothing was left there, make room or name another folder",
         ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -54,10 +55,13 @@ def checked_target(folder: str | os.PathLike[str]) -> Path:
         path = Path(os.path.realpath(folder))
         ready = path.parent.is_dir() and path != path.parent
     except (OSError, ValueError) as error:
-        raise StoreError(f"{os.fspath(folder)!r} cannot be written to ({_reason(error)}); name another one") from error
+        raise StoreError(
+            f"{os.fspath(folder)!r} cannot be written to ({_reason(error)})", remedy="name another one"
+        ) from error
     if not ready:
         raise StoreError(
-            f"{path.parent} is not a folder, so {path.name!r} cannot be written there; create it, or name another one"
+            f"{path.parent} is not a folder, so {path.name!r} cannot be written there",
+            remedy="create it, or name another one",
         )
     return path
 
@@ -75,10 +79,10 @@ def require_folder(folder: str | os.PathLike[str]) -> Path:
         return path
     kept = interrupted(path)
     if kept is None:
-        raise StoreError(f"there is no folder {path}; give the folder of a release")
+        raise StoreError(f"there is no folder {path}", remedy="give the folder of a release")
     raise StoreError(
-        f"there is no folder {path}, but an interrupted replacement has left the release that was there as {kept}; "
-        "rename it back, or save again"
+        f"there is no folder {path}, but an interrupted replacement has left the release that was there as {kept}",
+        remedy="rename it back, or save again",
     )
 
 

@@ -24,7 +24,7 @@ from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.algebra.threads import thread_count
 from margrave.domain import Domain
-from margrave.errors import DamageError, MargraveError, MemoryLimitError, ReconstructionError, StoreError
+from margrave.errors import DamageError, MargraveError, MemoryLimitError, ReleaseError, StoreError
 from margrave.measurements import Measurements
 from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive
 from margrave.memory import require_memory
@@ -82,7 +82,7 @@ def _remedies(root: Path) -> Iterator[None]:
     except DamageError as error:
         raise remedied(error, remedy(root)) from error
     except ArchiveError as error:
-        raise remedied(damage(error.what), remedy(root)) from error
+        raise remedied(damage(error.problem), remedy(root)) from error
     except MargraveError:
         raise
     except UNREADABLE as error:
@@ -124,10 +124,10 @@ def _method(root: Path, manifest: Manifest) -> Method:
     """Return the method that the manifest records."""
     if manifest.method["name"] not in names():
         made, known = manifest.method["name"], ", ".join(names())
-        raise StoreError(f"{root} was made by the method {made!r}, this margrave knows {known}; upgrade it")
+        raise StoreError(f"{root} was made by the method {made!r}, this margrave knows {known}", remedy="upgrade it")
     try:
         return read(manifest.method)
-    except ReconstructionError as error:
+    except ReleaseError as error:
         raise damage(f"{root} is damaged: its manifest does not record a method ({error})") from error
 
 
@@ -155,7 +155,7 @@ def _measurements(root: Path, domain: Domain) -> Measurements:
     """Return the measurements, which must be over the domain of domain.json."""
     measurements = Measurements.load(root / MEASUREMENTS)
     if measurements.domain != domain:
-        raise StoreError(f"{root} is damaged: measurements.npz and domain.json differ; get the release again")
+        raise StoreError(f"{root} is damaged: measurements.npz and domain.json differ", remedy="get the release again")
     return measurements
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from margrave.errors import DamageError, DomainError, StoreError
+from margrave.errors import DamageError, DomainError, MargraveError, StoreError
 from margrave.strict_json import parse_object, read_text
 
 Names = tuple[str, ...]
@@ -33,7 +33,7 @@ _KEYS = ("margrave", "schema", "version", "created", "method", "solution", "tabl
 # What the file system and the list of files agree on: a name, or a name in a folder, none of them hidden.
 _PATH = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)?[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_AGAIN = "; get the release again"
+_AGAIN = "get the release again"
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Manifest:
 
 def damage(what: str) -> DamageError:
     """Return the error for a file that is missing or is not what was saved, with the remedy that always helps."""
-    return DamageError(what + _AGAIN)
+    return DamageError(what, remedy=_AGAIN)
 
 
 def remedied(error: DamageError, remedy: str | None) -> DamageError:
@@ -125,10 +125,9 @@ def remedied(error: DamageError, remedy: str | None) -> DamageError:
     remedy
         What to do, in words; None if nothing better is known.
     """
-    said = str(error)
-    if remedy is None or not said.endswith(_AGAIN):
+    if remedy is None or error.remedy != _AGAIN:
         return error
-    return DamageError(f"{said.removesuffix(_AGAIN)}; {remedy}")
+    return DamageError(error.problem, remedy=remedy)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -137,16 +136,20 @@ def read_manifest(folder: Path) -> Manifest:
         raise damage(f"{folder / MANIFEST} is missing")
     document = read_document(folder / MANIFEST)
     if document.get("margrave") != KIND:
-        raise StoreError(f"{folder} holds {document.get('margrave')!r}, not a release; give the folder of a release")
+        raise StoreError(
+            f"{folder} holds {document.get('margrave')!r}, not a release", remedy="give the folder of a release"
+        )
     schema = document.get("schema")
     if isinstance(schema, bool) or not isinstance(schema, int) or schema < 1:
-        raise StoreError(f"{folder / MANIFEST} has schema {schema!r}; a version is a whole number from 1")
+        raise StoreError(f"{folder / MANIFEST} has schema {schema!r}", remedy="a version is a whole number from 1")
     if schema > SCHEMA:
-        raise StoreError(f"{folder} has schema {schema}, this margrave reads up to {SCHEMA}; upgrade it")
+        raise StoreError(f"{folder} has schema {schema}, this margrave reads up to {SCHEMA}", remedy="upgrade it")
     try:
         if document.get("checksum") != _checksum({key: document[key] for key in document if key != "checksum"}):
             raise ValueError("its checksum is wrong")
         return _parsed(document)
+    except MargraveError:
+        raise
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise damage(f"{folder / MANIFEST} is damaged ({error})") from error
 
@@ -155,12 +158,12 @@ def read_document(file: Path) -> dict[str, Any]:
     """Return the JSON object of a file, within the limits of ``strict_json``."""
     try:
         if not file.is_file() or file.is_symlink():
-            raise StoreError(f"{file.parent} has no {file.name}; give the folder of a release")
+            raise StoreError(f"{file.parent} has no {file.name}", remedy="give the folder of a release")
         return parse_object(read_text(file))
     except DomainError as error:
-        raise damage(f"{file} is damaged: {str(error).split(';')[0]}") from error
+        raise damage(f"{file} is damaged: {error.problem}") from error
     except OSError as error:
-        raise StoreError(f"{file} cannot be read ({error.strerror}); give the folder of a release") from error
+        raise StoreError(f"{file} cannot be read ({error.strerror})", remedy="give the folder of a release") from error
 
 
 def _parsed(document: Mapping[str, Any]) -> Manifest:

@@ -132,9 +132,13 @@ def save(
     target = require_target(folder, overwrite=overwrite)
     measurements = release.measurements
     if release.workload.domain.unreviewed:
-        raise StoreError("the domain is a draft that nobody has reviewed, and would be published; review it first")
+        raise StoreError(
+            "the domain is a draft that nobody has reviewed, and would be published", remedy="review it first"
+        )
     if measurements is None:
-        raise StoreError("the release has no measurements, without which no error bar can be checked; reconstruct it")
+        raise StoreError(
+            "the release has no measurements, without which no error bar can be checked", remedy="reconstruct it"
+        )
     texts = checked_documents(documents or {})
     if title is not None:
         require_text(title, "the title")
@@ -175,7 +179,7 @@ def require_target(folder: str | os.PathLike[str], *, overwrite: bool) -> Path:
     if os.path.lexists(target):
         _check_replaceable(target, overwrite=overwrite)
     if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise StoreError(f"{target.parent} cannot be written to; name another folder, or request permission")
+        raise StoreError(f"{target.parent} cannot be written to", remedy="name another folder, or request permission")
     return target
 
 
@@ -187,20 +191,22 @@ def unlisted_tables(layout: Layout, wanted: frozenset[AttributeSet]) -> Iterator
 def _check_replaceable(target: Path, *, overwrite: bool) -> None:
     """Refuse to replace anything but a release, with nothing beside it that is not its own, and an empty folder."""
     if not overwrite:
-        raise StoreError(f"{target} is there already; name another folder, or replace it with overwrite=True")
+        raise StoreError(f"{target} is there already", remedy="name another folder, or replace it with overwrite=True")
     if not target.is_dir():
-        raise StoreError(f"{target} is a file, which is never replaced; name a folder")
+        raise StoreError(f"{target} is a file, which is never replaced", remedy="name a folder")
     present = set(list_files(target))
     if not present:
         return
     if MANIFEST not in present:
-        raise StoreError(f"{target} is not a release, and only a release is replaced; name another folder")
+        raise StoreError(f"{target} is not a release, and only a release is replaced", remedy="name another folder")
     document = read_document(target / MANIFEST)
     known = document.get("files")
     if document.get("margrave") != KIND or not isinstance(known, dict):
-        raise StoreError(f"{target} is not a release, and only a release is replaced; name another folder")
+        raise StoreError(f"{target} is not a release, and only a release is replaced", remedy="name another folder")
     for name in sorted(present - {MANIFEST} - set(known)):
-        raise StoreError(f"{target / name} is not part of the release there and would be lost; move it elsewhere")
+        raise StoreError(
+            f"{target / name} is not part of the release there and would be lost", remedy="move it elsewhere"
+        )
 
 
 def _entries(workload: Workload, *, csv: bool) -> tuple[TableEntry, ...]:

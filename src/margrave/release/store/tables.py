@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from margrave.algebra.kernels import Floats
 from margrave.domain import Domain
+from margrave.errors import MargraveError
 from margrave.escaping import guarded
 from margrave.release.frames import distinct
 from margrave.release.store.manifest import damage
@@ -243,6 +244,8 @@ def _damage_named(file: Path) -> Iterator[None]:
 
     try:
         yield
+    except MargraveError:
+        raise
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, MemoryError) as error:
         raise damage(f"{file} is damaged ({_first_line(error)})") from error
 

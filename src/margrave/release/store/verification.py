@@ -39,7 +39,7 @@ def listing_faults(folder: Path, manifest: Manifest) -> Iterator[tuple[str, Stor
     for name in sorted((listed | set(OWN_FILES)) - present - {MANIFEST}):
         yield name, damage(f"{folder / name} is missing")
     for name in sorted(present - listed):
-        yield name, StoreError(f"{folder / name} is not part of the release; take it out of the folder")
+        yield name, StoreError(f"{folder / name} is not part of the release", remedy="take it out of the folder")
     for name in (name for name in listed if name in present):
         found = (folder / name).lstat()
         if not stat.S_ISREG(found.st_mode):
