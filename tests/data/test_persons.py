@@ -516,6 +516,7 @@ def test_types_of_postgres_that_do_not_tell_persons_apart_are_refused(postgres, 
     ("kind", "values"),
     [
         ("numeric", ["1.0", "1.00", "1.01"]),
+        ("numeric(40, 20)", ["1.0", "1.00", "1.01"]),
         ("real", ["'-0.0'", "0", "1"]),
         (
             "uuid",

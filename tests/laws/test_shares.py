@@ -111,6 +111,13 @@ def test_the_interval_holds_those_shares_that_are_within_z_errors(part, whole, v
         assert outside or candidate >= share.ci_high_raw - 1e-6 * abs(share.ci_high_raw) - 1e-9
 
 
+def test_a_denominator_too_small_to_divide_by_has_no_ratio():
+    share = Share.of(table(1.0, 1.0, 0.95), table(5e-324, 1.0, 0.95), 0.0)
+    assert np.isnan(share.values).all()
+    assert np.isnan(share.estimate).all()
+    assert (share.ci_low, share.ci_high) == (0, 1)
+
+
 def test_a_sure_denominator_gives_the_interval_of_a_count_divided_by_it():
     share = Share.of(table(30.0, 4.0, 0.95), table(100.0, 1e-12, 0.95), 0.0)
     assert share.ci_low == pytest.approx((30 - 1.959963984540054 * 2) / 100)

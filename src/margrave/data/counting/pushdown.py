@@ -74,7 +74,11 @@ class PushDown:
         if engine.untyped:
             return
         self._frame = engine.lazy()
-        self._schema = self._frame.select(*(columns or engine.names[:1])).collect_schema()
+        try:
+            self._schema = self._frame.select(*(columns or engine.names[:1])).collect_schema()
+        except ValueError:  # a type that narwhals has no name for, such as numeric(40, 20)
+            self.refusal = f"a column is of a type that only its own engine knows; {FETCH}, or convert it"
+            return
         self._keys = {k: Key(domain[name], self._schema[name]) for k, name in names.items()}
         self._drops = [k for k, name in names.items() if domain[name].outside == "drop"]
         refusals = [key.refusal for key in self._keys.values()] + [self._unknown_id()]

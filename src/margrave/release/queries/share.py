@@ -149,9 +149,11 @@ class Share:
 
 
 def _ratio(part: Floats, whole: Floats) -> Floats:
-    """Return one table divided by another, NaN where that is not above zero."""
+    """Return one table divided by another, NaN where that is not above zero or too small to divide by."""
     ratio = np.full(part.shape, np.nan)
-    np.divide(part, whole, out=ratio, where=whole > 0)
+    with np.errstate(over="ignore"):
+        np.divide(part, whole, out=ratio, where=whole > 0)
+    ratio[np.isinf(ratio)] = np.nan
     return read_only(ratio)
 
 
