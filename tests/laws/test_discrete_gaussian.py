@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from discrete_sums import outside, slow_variance
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import erf, erfc
 
@@ -26,6 +26,7 @@ levels = st.one_of(st.floats(0.001, 0.999), st.floats(3, 12).map(lambda digits: 
 @example(1 / 1400)
 @example(2.3)
 @example(2.5)
+@settings(deadline=None)
 def test_the_variance_is_that_of_the_sum_to_fourteen_digits(parameter):
     assert float(exact_variance(parameter)) == pytest.approx(slow_variance(parameter), rel=1e-14)
 
@@ -42,6 +43,7 @@ def test_large_noise_has_its_parameter_for_variance_and_no_noise_none():
 @example(1e-3, 0.999999)
 @example(4096.0, 0.95)
 @example(900.0, 0.3)
+@settings(deadline=None)
 def test_the_reach_is_the_smallest_that_covers_the_level(parameter, level):
     """By sums in 50 digits; a reach one less covers less than the level, but for a tie within 1e-11 of 1 − level."""
     allowed, found = 1 - Decimal(level), reach(parameter, level)
@@ -50,6 +52,7 @@ def test_the_reach_is_the_smallest_that_covers_the_level(parameter, level):
 
 
 @given(st.floats(0.3, 4096), st.integers(0, 300))
+@settings(deadline=None)
 def test_whole_numbers_reach_no_further_than_rounded_normal_ones(parameter, count):
     """Equation (3) of the module, which takes the place of the sum where g² is large; 1e-13 for erf and division."""
     scaled = (count + 0.5) / math.sqrt(2 * parameter)
@@ -62,6 +65,7 @@ def test_whole_numbers_reach_no_further_than_rounded_normal_ones(parameter, coun
 
 
 @given(st.floats(4097, 1e5), levels)
+@settings(deadline=None)
 def test_the_reach_of_large_noise_covers_the_level_and_is_at_most_one_too_far(parameter, level):
     allowed, found = 1 - level, reach(parameter, level)
     points = np.arange(math.ceil(40 * math.sqrt(parameter)), found, -1.0)

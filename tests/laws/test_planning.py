@@ -391,7 +391,9 @@ def test_noise_is_short_and_rounded_up_by_little(problem, rho, contributions):
         assert noise.denominator & (noise.denominator - 1) == 0
         assert noise.numerator.bit_length() <= 23 or noise.denominator == 1
         assert float(noise) == made.integer_variances[t] == pytest.approx(cells**2 / made.precisions[t], rel=1e-15)
-        assert made.variances[t] == pytest.approx(slow_variance(float(noise)) / cells**2, rel=1e-14)
+        # From 2.3 on the variance is the parameter to the last digit; sums over large noise would be long.
+        variance = slow_variance(float(noise)) if noise < 20 else float(noise)
+        assert made.variances[t] == pytest.approx(variance / cells**2, rel=1e-14)
         # The closed form itself is a float: 1e-13 of rounding on both sides.
         ratio = float(noise) / (best[t] * cells**2 * contributions**2)
         assert 1 - 1e-13 <= ratio <= 1 + 2**-20 + 1e-13

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
@@ -94,6 +94,7 @@ def table(estimate, variance, level):
     st.sampled_from([0.5, 0.9, 0.95, 0.999]),
     st.floats(-2, 3),
 )
+@settings(deadline=None)
 def test_the_interval_holds_those_shares_that_are_within_z_errors(part, whole, v, w, correlation, level, candidate):
     """By the definition: R is inside where |N − R D| ≤ z √(v − 2Rc + R²w), away from ties by 1e-9 of the terms."""
     covariance, z = correlation * math.sqrt(v * w), quantile(level)
