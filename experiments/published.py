@@ -14,9 +14,8 @@ from margrave.algebra import transform
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.measurements import Measurements
-from margrave.reconstruction.certificate import Problem
 from margrave.reconstruction.estimates import estimate_residuals, mean_residuals
-from margrave.reconstruction.nonnegative import Ascent, solver_weights
+from margrave.reconstruction.nonnegative import Problem, Splitting, solver_weights
 from margrave.workload import Workload
 
 
@@ -35,8 +34,8 @@ def published_tables(measurements: Measurements, workload: Workload, *, steps: i
     layout = Layout.of(workload.domain.shape, workload.positions)
     estimates = mean_residuals(measurements, estimate_residuals(measurements, layout))
     weights = solver_weights(estimates, weights="paper", eta=None, hold=())
-    ascent = Ascent(Problem(layout, estimates.values, weights))
-    ascent.run(steps)
-    marginals = ascent.residuals(np.empty(layout.cells))
+    rounds = Splitting(Problem(layout, estimates.values, weights))
+    rounds.run(steps)
+    marginals = rounds.residuals(np.empty(layout.cells), np.empty(layout.facet_cells))
     transform.reconstruct(layout, marginals, out=marginals)
     return np.maximum(marginals, 0.0, out=marginals)

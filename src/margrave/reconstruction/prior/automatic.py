@@ -4,7 +4,7 @@ It sees only the noisy residuals and their variances, so it is post-processing. 
 
 1. **The total** is shrunk by its own noise and then held (``total``): z − σ²/z, at least σ/10. Where z > σ it moves by
    less than one standard deviation, and where σ ≪ z hardly at all.
-2. **A pilot**: a hundred rounds of the solver with the total held and weights 2^(−|τ|)/σ_τ. Non-negativity passes on to
+2. **A pilot**: fifty rounds of the solver with the total held and weights 2^(−|τ|)/σ_τ. Non-negativity passes on to
    the small tables what the large ones know.
 3. **Shrinkage** (``shrinkage``): every residual is moved towards what the pilot's smaller tables predict, by as much as
    its noise asks for; a residual that was never measured becomes its prediction. A second pilot starts from these, and
@@ -28,9 +28,8 @@ import numpy as np
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
-from margrave.reconstruction.certificate import Problem
 from margrave.reconstruction.estimates import Estimates
-from margrave.reconstruction.nonnegative import Ascent, solver_weights
+from margrave.reconstruction.nonnegative import Problem, Splitting, solver_weights
 from margrave.reconstruction.prior.completion import complete
 from margrave.reconstruction.prior.shrinkage import shrink_residuals
 from margrave.reconstruction.prior.total import shrunk_total
@@ -38,7 +37,7 @@ from margrave.reconstruction.prior.total import shrunk_total
 # Of a solve by this rule. Shrunk or completed residuals are nearly feasible: the loss that is left is a small part of
 # what the measurements have, and a gap relative to it says more (docs/weights.md has what 1e-4 would change).
 TOLERANCE = 1e-3
-_PILOT_ROUNDS = 100
+_PILOT_ROUNDS = 50
 _PILOT_BASE, _FINAL_BASE = 2.0, 1.0
 # Standard deviations further than this factor from their median count as if they were that far: weights that differ by
 # more would only slow the solver.
@@ -117,9 +116,9 @@ def _pilot(estimates: Estimates, weights: Floats, held: Sequence[int]) -> Floats
     """Return the inner tables of a loose solve, negative cells cut off; shape (inner_cells,)."""
     layout = estimates.layout
     checked = solver_weights(estimates, weights=weights, eta=None, hold=held)
-    ascent = Ascent(Problem(layout, estimates.values, checked))
-    ascent.run(_PILOT_ROUNDS)
-    inner = ascent.residuals(np.empty(layout.cells))[: max(layout.inner_cells, 1)].copy()
+    rounds = Splitting(Problem(layout, estimates.values, checked))
+    rounds.run(_PILOT_ROUNDS)
+    inner = rounds.residuals(np.empty(layout.cells), np.empty(layout.facet_cells))[: max(layout.inner_cells, 1)].copy()
     transform.raise_inner(layout, inner, inner)
     return np.maximum(inner, 0.0, out=inner)
 

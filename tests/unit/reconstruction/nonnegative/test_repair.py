@@ -1,0 +1,163 @@
+"""Repairs: tables without negative cells that agree and keep what is held, from any state of the rounds."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from margrave.algebra import transform
+from margrave.algebra.layout import Layout
+from margrave.reconstruction.nonnegative import Problem, Splitting, repair
+from margrave.reconstruction.nonnegative.repair import Repairer, interior_point, lift
+
+LAYOUT = Layout.of((3, 2, 1), [(0, 1, 2)])
+INF = np.inf
+
+
+def noisy(sizes, family, total, weights=None, seed=0):
+    """A problem with noise that is large against the cells, the total held unless weights are given."""
+    layout = Layout.of(sizes, family)
+    values = 6 * transform.center(layout, np.random.default_rng(seed).normal(size=layout.cells))
+    values[0] = total
+    return Problem(layout, values, np.where(layout.index.order == 0, INF, 1.0) if weights is None else weights)
+
+
+def repaired(problem, rounds):
+    """Tables after some rounds, before and after the repair, and the repair."""
+    layout = problem.layout
+    state = Splitting(problem)
+    state.run(rounds)
+    residuals = state.residuals(np.empty(layout.cells), np.empty(layout.facet_cells))
+    before = transform.reconstruct(layout, residuals)
+    found = Repairer(problem).repair(residuals, before.copy())
+    return before, transform.reconstruct(layout, found.residuals), found
+
+
+def disagreement(layout, tables):
+    """How far the tables are from those of one set of residuals."""
+    return np.abs(transform.reconstruct(layout, transform.center(layout, tables)) - tables).max()
+
+
+TRIPLES = ((5, 4, 3, 6, 2), list(combinations(range(5), 3)))
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 5, 30])
+@pytest.mark.parametrize(
+    ("sizes", "family"),
+    [TRIPLES, ((7, 6), [(0, 1)]), ((3, 4, 2, 3), [(0, 1, 2, 3)]), ((4, 3, 5), [(0,), (1, 2)])],
+    ids=["triples", "one table", "order four", "mixed orders"],
+)
+def test_repaired_tables_have_no_negative_cell_and_agree(sizes, family, rounds):
+    problem = noisy(sizes, family, 50.0)
+    before, after, found = repaired(problem, rounds)
+    # Sums of up to 720 cells, each right to 2⁻⁵³ of the total.
+    close = 50 * 720 * 2.0**-52
+    assert after.min() >= -close
+    assert disagreement(problem.layout, after) <= close
+    assert after[0] == pytest.approx(50.0, rel=1e-14)
+    if before.min() < 0:
+        outer = slice(problem.layout.inner_cells, None)
+        moved = 0.5 * np.abs(after - before)[outer].sum() / 50 / (len(problem.layout.sets) - problem.layout.outer)
+        assert found.moved >= moved * (1 - 1e-9) - close
+    else:
+        assert found.moved == found.rounds == 0
+
+
+def test_a_repair_ends_after_finitely_many_rounds_without_a_lift():
+    """The theorem that the module rests on: there are positive tables, so the iteration ends exactly."""
+    for seed in range(5):
+        problem = noisy(*TRIPLES, 200.0, seed=seed)
+        before, after, found = repaired(problem, 10)
+        assert before.min() < 0
+        assert 0 < found.rounds < repair.MOST_ROUNDS
+        assert after[problem.layout.inner_cells :].min() >= -1e-13
+        outer = slice(problem.layout.inner_cells, None)
+        moved = 0.5 * np.abs(after - before)[outer].sum() / 200 / (len(problem.layout.sets) - problem.layout.outer)
+        # Nothing was mixed in: all that is reported is what moved.
+        assert found.moved == pytest.approx(moved, rel=1e-9)
+
+
+def test_a_repair_moves_little_where_little_is_negative():
+    """Mixing would pay for each of ten tables separately; a repair moves about what is negative."""
+    problem = noisy(*TRIPLES, 200.0)
+    layout = problem.layout
+    before, _, found = repaired(problem, 10)
+    negative = np.maximum(-before, 0)[layout.inner_cells :].sum() / (len(layout.sets) - layout.outer) / 200
+    assert 0 < found.moved < 10 * negative
+    weight, _ = lift(layout, transform.center(layout, before), before, np.empty(layout.facet_cells), 200.0)
+    assert found.moved < weight / 3
+
+
+def test_what_rounds_leave_is_lifted(monkeypatch):
+    monkeypatch.setattr(repair, "MOST_ROUNDS", 1)
+    problem = noisy(*TRIPLES, 20.0)
+    before, after, found = repaired(problem, 0)
+    assert before.min() < -1
+    assert after.min() >= -1e-12
+    assert found.rounds <= 2
+    assert after[0] == pytest.approx(20.0, rel=1e-14)
+    assert 0 < found.moved < INF
+
+
+def test_holds_are_kept():
+    layout = Layout.of(*TRIPLES)
+    weights = np.where(layout.index.order <= 1, INF, 1.0)
+    problem = noisy(*TRIPLES, 300.0, weights=weights)
+    people = np.random.default_rng(1).uniform(0.3, 1, size=layout.sizes)
+    people *= 300 / people.sum()
+    values = problem.z.copy()
+    for table in np.flatnonzero(layout.index.order == 1).tolist():
+        (attribute,) = layout.sets[table]
+        counts = people.sum(axis=tuple(k for k in range(5) if k != attribute))
+        layout.view(values, table)[...] = counts - counts.mean()
+    held = Problem(layout, values, weights)
+    before, after, _ = repaired(held, 5)
+    assert before.min() < 0 <= after.min() + 1e-12
+    residuals = transform.center(layout, after)
+    inside = np.repeat(layout.index.order <= 1, np.diff(layout.index.offset))
+    np.testing.assert_allclose(residuals[inside], values[inside], atol=1e-10)
+
+
+def test_tables_of_nobody_are_zero():
+    """A total far below zero that is free: nothing near has a positive total."""
+    layout = LAYOUT
+    problem = Problem(layout, np.where(np.arange(layout.cells) == 0, -100.0, 0.0), np.ones(8))
+    residuals = problem.z.copy()
+    found = Repairer(problem).repair(residuals, transform.reconstruct(layout, problem.z.copy()))
+    tables = transform.reconstruct(layout, found.residuals)
+    assert tables.min() >= -1e-12
+    assert np.isfinite(found.moved)
+
+
+@pytest.mark.parametrize("holds_total", [True, False])
+def test_an_interior_point_keeps_the_holds_and_is_positive(holds_total):
+    weights = np.where(LAYOUT.index.order == 1, INF, 1.0)
+    weights[0] = INF if holds_total else 1.0
+    values = np.zeros(LAYOUT.cells)
+    values[0] = 10.0
+    LAYOUT.view(values, LAYOUT.places[(0,)])[...] = np.array([9.8, 0.1, 0.1]) - 10 / 3
+    LAYOUT.view(values, LAYOUT.places[(1,)])[...] = [4.9, -4.9]
+    problem = Problem(LAYOUT, values, weights)
+    point = interior_point(problem)
+    # With the total held: independence, since the held tables spread evenly have a cell of 0.1/2 − 4.9/3.
+    assert transform.reconstruct(LAYOUT, point).min() > 0
+    for table in (1, 2, 0)[: 3 if holds_total else 2]:
+        np.testing.assert_allclose(LAYOUT.view(point, table), LAYOUT.view(values, table), atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.1, 1e-3])
+def test_a_lift_weighs_no_more_than_the_uniform_table_would(scale):
+    """The weight of tables made to measure against max (−μ n_γ) / (T + max (−μ n_γ)), that of a uniform table."""
+    layout = Layout.of((4, 3, 5), [(0, 1), (1, 2), (0, 2)])
+    residuals = scale * 6 * transform.center(layout, np.random.default_rng(1).normal(size=layout.cells))
+    residuals[0] = 30.0
+    tables = transform.reconstruct(layout, residuals)
+    lacking = max(float(-layout.view(tables, t).min()) * layout.view(tables, t).size for t in range(layout.outer, 7))
+    weight, lifted = lift(layout, residuals, tables, np.empty(layout.facet_cells), 30.0)
+    if lacking <= 0:
+        assert weight == 0.0
+    else:
+        # The floor is a power of two above the best one.
+        assert 0 < weight <= 2 * lacking / (30 + lacking)
+    assert transform.reconstruct(layout, lifted).min() >= -1e-13
+    assert lifted[0] == 30.0

@@ -1,0 +1,153 @@
+"""The rounds against plain numpy: many of them, what a look says, how penalties follow, and where to start from."""
+
+import numpy as np
+import pytest
+from plain_rounds import per_cell, plain_residuals, plain_round, random_state, shapes
+
+from margrave.algebra import transform
+from margrave.algebra.layout import Layout
+from margrave.reconstruction.nonnegative import Problem, Splitting
+from margrave.reconstruction.nonnegative.certificate import dual_value
+from margrave.reconstruction.nonnegative.splitting import first_penalties, tables_of, warm_start
+
+CLOSE = {"rtol": 1e-11, "atol": 1e-11}
+
+
+def facets_of(layout):
+    return np.empty(layout.facet_cells)
+
+
+@shapes
+def test_forty_rounds_are_the_plain_ones(sizes, family):
+    """A round does not enlarge distances by more than α − 1 < 1 allows: rounding does not grow."""
+    rounds = random_state(sizes, family)
+    v = rounds.point.copy()
+    for _ in range(40):
+        rounds.step()
+        v = plain_round(rounds.problem, rounds.penalties, v)[1]
+    assert rounds.steps == 40
+    np.testing.assert_allclose(rounds.point, v, rtol=1e-9, atol=1e-9)
+
+
+@shapes
+def test_residuals_and_multipliers_are_those_of_the_state(sizes, family):
+    rounds = random_state(sizes, family)
+    layout = rounds.problem.layout
+    rounds.step()
+    v = rounds.point.copy()
+    found = rounds.residuals(np.empty(layout.cells), facets_of(layout))
+    np.testing.assert_allclose(found, plain_residuals(rounds.problem, rounds.penalties, v), **CLOSE)
+    multipliers = -2 * per_cell(layout, rounds.penalties) * np.minimum(v, 0)
+    np.testing.assert_allclose(rounds.multipliers(np.empty_like(v)), multipliers, **CLOSE)
+    assert np.array_equal(rounds.point, v)
+
+
+@shapes
+def test_a_round_without_relaxation_leaves_the_state_and_tells_what_is_negative(sizes, family):
+    rounds = random_state(sizes, family)
+    rounds.step()
+    v = rounds.point.copy()
+    negative = rounds.step(relaxation=0.0)
+    assert np.array_equal(rounds.point, v)
+    tables = transform.reconstruct(rounds.problem.layout, plain_residuals(rounds.problem, rounds.penalties, v))
+    lacking = np.maximum(-tables[rounds.problem.layout.inner_cells :], 0).sum()
+    assert negative == pytest.approx(lacking, rel=1e-11, abs=1e-12)
+
+
+@shapes
+def test_a_look_is_the_difference_of_loss_and_bound(sizes, family):
+    """Equation (4) against the loss and the dual, each evaluated by itself."""
+    rounds = random_state(sizes, family)
+    problem, layout = rounds.problem, rounds.problem.layout
+    rounds.run(7)
+    look = rounds.look(facets_of(layout))
+    residuals = plain_residuals(problem, rounds.penalties, rounds.point)
+    x = transform.reconstruct(layout, residuals)[layout.inner_cells :]
+    multipliers = rounds.multipliers(np.empty_like(rounds.point))
+    dual = dual_value(problem, multipliers, np.empty(layout.cells), facets_of(layout))
+    # Terms as large as the loss cancel.
+    scale = problem.loss(residuals) + abs(dual)
+    assert look.excess == pytest.approx(problem.loss(residuals) - dual, rel=1e-9, abs=1e-11 * scale)
+    assert look.owed == pytest.approx(float(multipliers @ np.maximum(-x, 0)), rel=1e-9, abs=1e-11)
+    assert look.violation == pytest.approx(max(0.0, -x.min()), rel=1e-11, abs=1e-12)
+    outer = len(layout.sets) - layout.outer
+    assert look.negative == pytest.approx(np.maximum(-x, 0).sum() / outer, rel=1e-11, abs=1e-12)
+    assert look.total == pytest.approx(residuals[0], rel=1e-11, abs=1e-11)
+
+
+def four_tables():
+    layout = Layout.of((2, 3, 4, 2), [(0, 1), (1, 2), (2, 3), (0, 3)])
+    z = transform.center(layout, np.random.default_rng(0).normal(size=layout.cells))
+    return Splitting(Problem(layout, z, np.ones(len(layout.sets))), penalties=transform.outer_weights(layout))
+
+
+def test_penalties_follow_the_moves_of_their_own_tables():
+    """By hand: all together 16 to 4, a ratio of 2 in norms; tables may be within 2/3 and 6."""
+    rounds = four_tables()
+    outer = slice(rounds.problem.layout.outer, None)
+    rounds._moves.multiplier[outer] = [4.0, 12.0, 0.0, 0.0]
+    rounds._moves.kept[outer] = [1.0, 0.0, 3.0, 0.0]
+    ratios = np.array([2.0, 6.0, 2 / 3, 1.0])
+    np.testing.assert_allclose(rounds._balanced()[outer], np.sqrt(ratios), rtol=1e-12)
+    assert not rounds._balanced()[: outer.start].any()
+
+
+def test_penalties_change_by_a_factor_of_ten_at_most_and_not_at_rest():
+    rounds = four_tables()
+    outer = slice(rounds.problem.layout.outer, None)
+    assert rounds._balanced()[outer].tolist() == [1.0] * 4
+    rounds._moves.multiplier[outer] = 1.0
+    assert rounds._balanced()[outer].tolist() == [10.0] * 4
+    rounds._moves.kept[outer] = 1e9
+    np.testing.assert_allclose(rounds._balanced()[outer], 0.1)
+
+
+def test_penalties_follow_every_second_round_and_later_less_often():
+    rounds = four_tables()
+    when, balanced = [], rounds._balanced
+
+    def watched():
+        when.append(rounds.steps)
+        return balanced()
+
+    rounds._balanced = watched
+    rounds.run(60)
+    assert when == [*range(2, 31, 2), 33, 36, 39, 42, 46, 50, 55]
+
+
+def test_penalties_start_at_ten_times_the_least_typical_quotient():
+    """Sizes of two, all pairs of three: h = 3/4 for the total, 1 for one attribute, 1 for pairs (ρ = 1)."""
+    layout = Layout.of((2, 2, 2), [(0, 1), (0, 2), (1, 2)])
+    weights = np.array([9.0, 2.0, 4.0, 8.0, 5.0, 7.0, np.inf])
+    expected = 10 * np.array([0, 0, 0, 0, 1, 1, 1]) * min(9 / 0.75, 4 / 1, 6 / 1)
+    np.testing.assert_allclose(first_penalties(Problem(layout, np.zeros(layout.cells), weights)), expected)
+
+
+def test_penalties_where_everything_is_held():
+    layout = Layout.of((2, 3), [(0, 1)])
+    problem = Problem(layout, np.ones(layout.cells), np.full(4, np.inf))
+    assert first_penalties(problem).tolist() == [0.0, 0.0, 0.0, 10.0]
+
+
+def test_a_warm_start_at_the_solution_stays_there():
+    layout = Layout.of((4, 3, 5), [(0, 1), (1, 2), (0, 2)])
+    values = 6 * transform.center(layout, np.random.default_rng(3).normal(size=layout.cells))
+    values[0] = 40.0
+    problem = Problem(layout, values, np.ones(7))
+    rounds = Splitting(problem)
+    rounds.run(3000)
+    solved = rounds.residuals(np.empty(layout.cells), facets_of(layout)).copy()
+    tables = transform.reconstruct(layout, solved)[layout.inner_cells :].copy()
+    multipliers = rounds.multipliers(np.empty_like(rounds.point))
+    assert multipliers.max() > 1
+    again = warm_start(problem, multipliers, tables)
+    again.run(3)
+    np.testing.assert_allclose(again.residuals(np.empty(layout.cells), facets_of(layout)), solved, atol=1e-9)
+
+
+@shapes
+def test_the_first_state_is_the_tables_of_the_estimates(sizes, family):
+    problem = random_state(sizes, family).problem
+    tables = transform.reconstruct(problem.layout, problem.z.copy())[problem.layout.inner_cells :]
+    assert np.array_equal(tables_of(problem), tables)
+    assert np.array_equal(Splitting(problem).point, tables)
