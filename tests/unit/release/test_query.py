@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from margrave.domain import Attribute, Domain
-from margrave.errors import QueryError, ReleaseError
+from margrave.errors import DomainError, QueryError, ReleaseError
 from margrave.measurements import Laplace, Measurements
 from margrave.release.reconstruct import reconstruct
 from margrave.workload import Workload
@@ -108,11 +108,11 @@ def test_what_is_no_query_is_refused(release):
         release.query("sex = 'F'", by=3)
     with refused("by names an attribute twice in sex × sex; name each once"):
         release.query(by=("sex", "sex"))
-    with refused("no attribute 'regio' in the domain; did you mean 'region'?"):
+    with refused("no attribute 'regio' in the domain; did you mean 'region'?", DomainError):
         release.query(by=("regio",))
-    with refused("no attribute ['sex'] in the domain"):
+    with refused("no attribute ['sex'] in the domain", DomainError):
         release.query(by=[["sex"]])
-    with refused("no attribute 'sexx' in the domain; did you mean 'sex'?"):
+    with refused("no attribute 'sexx' in the domain; did you mean 'sex'?", DomainError):
         release.query({"sexx": "F"})
     with refused("no value None of attribute 'sex' (it has 'F', 'M')"):
         release.query({"sex": None})

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from margrave.domain import Domain
-from margrave.errors import ReleaseError
+from margrave.errors import DomainError, ReleaseError
 from margrave.measurements import Laplace, Measurements
 from margrave.release.reconstruct import reconstruct
 from margrave.workload import Workload
@@ -21,8 +21,8 @@ TABLES = [
 NOISY = Measurements.from_marginals(DOMAIN, TABLES)
 
 
-def refused(text):
-    return pytest.raises(ReleaseError, match=re.escape(text))
+def refused(text, kind=ReleaseError):
+    return pytest.raises(kind, match=re.escape(text))
 
 
 def test_tables_follow_the_order_asked_for():
@@ -111,7 +111,7 @@ def test_what_no_table_covers_is_refused_with_what_comes_near():
         "age × sex, sex × region, sex; put it into the workload and reconstruct again"
     ):
         release.table("age", "sex", "region")
-    with refused("no attribute 'agee' in the domain; did you mean 'age'?"):
+    with refused("no attribute 'agee' in the domain; did you mean 'age'?", DomainError):
         release.table("agee")
     with refused("the table age × age names an attribute twice; name each once"):
         release.table("age", "age")

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from margrave.domain import Attribute, Domain, Label
 from margrave.domain.values.kind import RELATIONS
-from margrave.errors import DomainError, QueryError
+from margrave.errors import QueryError
 from margrave.release.uncertainty import Mask
 
 Masks = dict[str, Mask]
@@ -125,10 +125,7 @@ class _Reader:
     def _comparison(self) -> Masks:
         """Read a name and what it is compared with."""
         token = self._expect("name", "the name of an attribute")
-        try:
-            attribute = self._domain[str(token.value)]
-        except DomainError as error:
-            raise QueryError(str(error)) from error
+        attribute = self._domain[str(token.value)]
         turned = self._accept("not")
         mask = self._relation(attribute, turned)
         return {attribute.name: ~mask if turned else mask}

@@ -19,7 +19,7 @@ from margrave.algebra import transform
 from margrave.algebra.kernels import Floats
 from margrave.algebra.lattice import AttributeSet
 from margrave.domain import Domain, Label
-from margrave.errors import DomainError, QueryError, ReleaseError
+from margrave.errors import QueryError, ReleaseError
 from margrave.measurements.entries import read_only, spoken
 from margrave.methods.method import Method
 from margrave.reconstruction.estimates import Estimates
@@ -117,10 +117,7 @@ class PublishedTables:
 
     def place(self, names: Sequence[str]) -> int:
         """Return the number of the table over these attributes if a table of the workload contains them all."""
-        try:
-            positions = self.domain.positions(names)
-        except DomainError as error:
-            raise ReleaseError(str(error)) from error
+        positions = self.domain.positions(names)
         if len(positions) != len(names):
             raise ReleaseError(f"the table {spoken(names)} names an attribute twice", remedy="name each once")
         if positions in self.estimates.layout.places:
@@ -256,10 +253,7 @@ def answer_share(tables: PublishedTables, where: Where, of: Where, *, by: Iterab
 
 def _all(domain: Domain, name: str) -> Mask:
     """Return all categories of an attribute."""
-    try:
-        return np.ones(domain[name].size, dtype=np.bool_)
-    except DomainError as error:
-        raise QueryError(str(error)) from error
+    return np.ones(domain[name].size, dtype=np.bool_)
 
 
 def _some(masks: Masks) -> Masks:
