@@ -32,8 +32,9 @@ from margrave.reconstruction.nonnegative.splitting import Look, Splitting, table
 
 # Rounds between looks: so many at least, and so many percent of the rounds done.
 _LOOK_EVERY, _LOOK_GROWTH = 10, 1.1
-# A certificate is due after so many rounds, and twice as many, and so on, whatever the looks expect.
-_FIRST_CERTIFICATE = 100
+# A certificate is due after so many rounds, and twice as many, and so on, whatever the looks expect; earlier where more
+# than the total is held, as only a certificate can prove that holds contradict each other.
+_FIRST_CERTIFICATE, _FIRST_WITH_HOLDS = 400, 50
 # c and c' of equation (1) before any repair was made; typical of what they turn out to be.
 _COST, _SHARE = 5.0, 2.0
 # The lift may be this many times the tolerance of the gap.
@@ -177,7 +178,8 @@ class _Run:
         self._lags = self._buffers[0] if layout.facet_cells <= layout.cells else np.empty(layout.facet_cells)
         self.rounds = Splitting(problem, tables) if start is None else self._warm(start, tables)
         self._next_look = _LOOK_EVERY if start is None else 1  # a good start may be all that is needed
-        self._next_certificate = _FIRST_CERTIFICATE if start is None else 1
+        first = _FIRST_WITH_HOLDS if problem.holds_more else _FIRST_CERTIFICATE
+        self._next_certificate = first if start is None else 1
         self._cost, self._share = _COST, _SHARE
         self._loss: float | None = None
 
