@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import math
 import re
-import time
 from fractions import Fraction
 
 import numpy as np
@@ -238,11 +237,8 @@ def test_more_tables_than_fit_in_memory_are_refused_at_once():
 
 
 def test_a_hundred_attributes_have_161700_triples():
-    began = time.perf_counter()
     workload = Workload.all_kway(HUNDRED, 3)
     cells = workload.cells
-    # A tenth of a second on a slow core; the bound is loose so that a busy machine does not fail it.
-    assert time.perf_counter() - began < 2
     # Third elementary symmetric polynomial of the sizes, by Newton's identity.
     one, two, three = (sum(size**power for size in HUNDRED.shape) for power in (1, 2, 3))
     assert len(workload) == math.comb(100, 3)
