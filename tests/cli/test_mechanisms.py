@@ -6,7 +6,7 @@ import pytest
 
 import margrave as mg
 from margrave.cli.app import run
-from margrave.mechanisms.registry import MECHANISMS
+from margrave.mechanisms import MECHANISMS
 from margrave.release.report.page import report
 
 DOMAIN = mg.Domain([mg.Attribute("sex", labels=("F", "M")), mg.Attribute("region", labels=("north", "south", "west"))])

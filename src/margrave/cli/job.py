@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 from margrave import methods
 from margrave.errors import BudgetRefusedError, DomainError, JobError, suggestion
-from margrave.mechanisms.registry import DEFAULT as USUAL_MECHANISM
-from margrave.mechanisms.registry import MECHANISMS, mechanism_class
+from margrave.mechanisms import DEFAULT as USUAL_MECHANISM
+from margrave.mechanisms import MECHANISMS, mechanism_class
 from margrave.methods import DEFAULT as USUAL_METHOD
 from margrave.methods import Method, find, names
 from margrave.options import Kind, Option, option, options_of

@@ -1,6 +1,6 @@
 """What a mechanism is: an object with a name and options that measures a workload of a private table within a budget.
 
-A new mechanism is one module with a subclass of `Mechanism`, and one line in ``mechanisms.registry``. The command line,
+A new mechanism is one module with a subclass of `Mechanism`, and one line in ``mechanisms``. The command line,
 job files, reports and docs/cli.md take its options and sentences from the class.
 """
 
