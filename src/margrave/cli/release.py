@@ -83,7 +83,7 @@ def _released(
     begin: Callable[[str], Tick],
 ) -> Release:
     """Measure the table and publish; a message after the charge always says how to continue."""
-    from margrave.mechanisms.interruption import terminable
+    from margrave.mechanisms.spending import terminable
 
     try:
         noisy = _measured(job, mechanism, workload, budget, ledger, kept, begin)
