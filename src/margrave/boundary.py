@@ -23,9 +23,8 @@ from fractions import Fraction
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats, Integers
+from margrave.algebra.kernels import Floats, Integers, thread_count
 from margrave.algebra.layout import Layout
-from margrave.algebra.threads import thread_count
 from margrave.errors import MeasurementError
 from margrave.privacy.noise import Sampler
 

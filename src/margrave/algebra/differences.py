@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra import kernels
-from margrave.algebra.kernels import Floats
+from margrave.algebra.kernels import Floats, over_tables
 from margrave.algebra.layout import Layout
-from margrave.algebra.threads import over_tables
 from margrave.errors import MeasurementError
 
 Number = TypeVar("Number", bound=np.generic)

@@ -33,9 +33,8 @@ from itertools import combinations
 import numpy as np
 
 from margrave.algebra import kernels
-from margrave.algebra.kernels import Floats, Integers
+from margrave.algebra.kernels import Floats, Integers, over_tables
 from margrave.algebra.layout import Layout
-from margrave.algebra.threads import over_tables
 from margrave.errors import MeasurementError
 
 Axes = tuple[int, ...]

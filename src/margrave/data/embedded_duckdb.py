@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from margrave.algebra.threads import thread_count
+from margrave.algebra.kernels import thread_count
 
 if TYPE_CHECKING:
     import duckdb

@@ -30,9 +30,17 @@ from numbers import Integral
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats, Index, Integers, add_facets, compiled, spread_facets, widest_facets
+from margrave.algebra.kernels import (
+    Floats,
+    Index,
+    Integers,
+    add_facets,
+    compiled,
+    over_tables,
+    spread_facets,
+    widest_facets,
+)
 from margrave.algebra.layout import Layout
-from margrave.algebra.threads import over_tables
 from margrave.boundary import MOST_ROWS, measure_marginal
 from margrave.data.source import open_source
 from margrave.errors import PlanError

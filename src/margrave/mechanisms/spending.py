@@ -30,9 +30,8 @@ from types import FrameType
 
 import numpy as np
 
-from margrave.algebra.kernels import Integers
+from margrave.algebra.kernels import Integers, thread_count
 from margrave.algebra.layout import Layout
-from margrave.algebra.threads import thread_count
 from margrave.data.redaction import quietly
 from margrave.data.source import Source, TableSource, is_source
 from margrave.domain import Domain

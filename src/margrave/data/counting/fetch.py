@@ -16,9 +16,8 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from margrave.algebra.kernels import Integers
+from margrave.algebra.kernels import Integers, thread_count
 from margrave.algebra.layout import Layout
-from margrave.algebra.threads import thread_count
 from margrave.data.counting.rows import RowCoder, Rows
 from margrave.data.counting.tally import Codes, Tally, chunk_rows
 from margrave.data.description import Data

@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.algebra.kernels import Integers, compiled
+from margrave.algebra.kernels import Integers, compiled, over_tables
 from margrave.algebra.lattice import AttributeSet
 from margrave.algebra.layout import Layout
-from margrave.algebra.threads import over_tables
 
 Codes = NDArray[np.unsignedinteger[Any]]
 Cells = NDArray[np.integer[Any]]

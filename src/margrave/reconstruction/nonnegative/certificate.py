@@ -20,8 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats
-from margrave.algebra.threads import over_tables
+from margrave.algebra.kernels import Floats, over_tables
 from margrave.reconstruction.nonnegative.kernels import dual_sums
 from margrave.reconstruction.nonnegative.problem import Problem
 from margrave.reconstruction.nonnegative.repair import Repairer

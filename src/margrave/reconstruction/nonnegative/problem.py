@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats
+from margrave.algebra.kernels import Floats, over_tables
 from margrave.algebra.layout import Layout
-from margrave.algebra.threads import over_tables
 from margrave.errors import ReleaseError
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative.kernels import squared_distances

@@ -36,9 +36,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats
+from margrave.algebra.kernels import Floats, over_tables
 from margrave.algebra.layout import Layout
-from margrave.algebra.threads import over_tables
 from margrave.reconstruction.nonnegative.kernels import (
     BINS,
     absolute_sums,

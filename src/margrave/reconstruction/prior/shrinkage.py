@@ -24,9 +24,8 @@ import math
 
 import numpy as np
 
-from margrave.algebra.kernels import Floats, Index, center_before, compiled
+from margrave.algebra.kernels import Floats, Index, center_before, compiled, over_tables
 from margrave.algebra.layout import Layout
-from margrave.algebra.threads import over_tables
 from margrave.reconstruction.prior.fitting import fit_facets
 
 # Cycles of fitting for tables of three attributes and more: tables are predicted here, not fitted to the last digit.

@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from margrave.algebra.kernels import Floats
+from margrave.algebra.kernels import Floats, thread_count
 from margrave.algebra.layout import Layout
-from margrave.algebra.threads import thread_count
 from margrave.domain import Domain
 from margrave.errors import DamageError, MargraveError, MemoryLimitError, ReleaseError, StoreError
 from margrave.measurements import Measurements

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from margrave.algebra.kernels import Floats
+from margrave.algebra.kernels import Floats, thread_count
 from margrave.algebra.lattice import AttributeSet
 from margrave.algebra.layout import Layout
-from margrave.algebra.threads import thread_count
 from margrave.errors import StoreError
 from margrave.measurements import Measurements, Provenance
 from margrave.measurements.archive import write_archive

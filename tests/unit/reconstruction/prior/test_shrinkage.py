@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
-from margrave.algebra import threads, transform
+from margrave.algebra import kernels as threads
+from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.reconstruction.prior.shrinkage import (
     CYCLES,
