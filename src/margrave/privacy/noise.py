@@ -15,12 +15,12 @@ does.
   of 2⁻⁴⁰, more than twice the proven bound of its error, 2⁻⁴¹·⁴. It stays undecided with probability below 2⁻³⁸ (once
   in 2.7 · 10¹¹ comparisons), and then
 - ``exponential`` decides it in whole numbers, with as many bits of e^−x and of U as that takes.
-- ``exact_draws`` is the same algorithm in whole numbers alone; fed the same words it gives the same samples, and the
-  tests hold the compiled loop to that, also with a margin that leaves some or all comparisons undecided.
+- ``staircase.draw_exactly`` is the same algorithm in whole numbers alone; fed the same words it gives the same samples,
+  and the tests hold the compiled loop to that, also with a margin that leaves some or all comparisons undecided.
 
 Two events end a call with a `NoiseError` instead of samples: 4,096 zero bits in a row where coins are read, and a call
 that needs more than 4,096 + 32 · count words (it takes 2.1 to 3.1 a sample). From a fair source they have probability
-below 2⁻⁴⁰⁰⁰ a sample and 2⁻⁵⁰⁰ a call; they stand for broken sources. All samples fit int64 (see ``exact_draws``).
+below 2⁻⁴⁰⁰⁰ a sample and 2⁻⁵⁰⁰ a call; they stand for broken sources. All samples fit int64 (see ``staircase``).
 *Not* promised: that the time a call takes, or the memory it leaves behind, tells nothing about its samples.
 
 A round reads two words as a rule, so most of the time goes into the system's entropy. The loop releases the interpreter
@@ -38,11 +38,10 @@ import numpy as np
 
 from margrave.errors import NoiseError, suggestion
 from margrave.privacy.entropy import InsecureSeededSource, Source, SystemEntropy, Words
-from margrave.privacy.exact_draws import propose_exactly
 from margrave.privacy.exponential import exact_fraction
 from margrave.privacy.noise_kernels import DONE, MARGIN, PART, UNDECIDED, WHOLE, Integers, fill
 from margrave.privacy.opendp_noise import OpendpSampler, require_opendp
-from margrave.privacy.staircase import Staircase, gaussian_staircase, laplace_staircase
+from margrave.privacy.staircase import Staircase, gaussian_staircase, laplace_staircase, propose_exactly
 
 __all__ = [
     "InsecureSeededSource",
