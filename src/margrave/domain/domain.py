@@ -27,7 +27,7 @@ from typing import Any
 
 from margrave.atomic_file import replacing
 from margrave.domain.attribute import Attribute, attribute_keys
-from margrave.domain.foreign.recognition import YAML_ENDINGS, foreign_attributes, parse_yaml
+from margrave.domain.foreign import YAML_ENDINGS, foreign_attributes, parse_yaml
 from margrave.domain.values.kind import Label, checked_text
 from margrave.errors import DomainError, suggestion
 from margrave.escaping import visible
