@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import Any
 
 from margrave.domain.attribute import Attribute, attribute_keys
-from margrave.domain.values.registry import declaring_keys
+from margrave.domain.kinds import declaring_keys
 from margrave.errors import DomainError
 from margrave.strict_json import LONGEST_NUMBER, MOST_DEPTH, check_keys
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from margrave.domain import Attribute, Domain, Label
-from margrave.domain.values.kind import RELATIONS
+from margrave.domain.values import RELATIONS
 from margrave.errors import QueryError
 from margrave.release.uncertainty import Mask
 

@@ -1,9 +1,8 @@
 """What every kind of values has in common: categories, coding, comparing and an entry in the codebook.
 
-An attribute declares a finite set of values. How it does so is its *kind*: labels (`margrave.domain.values.labels`),
-bins of numbers (`margrave.domain.values.bins`) or the whole numbers below a size (`margrave.domain.values.codes`). All
-that the rest of margrave asks about a set of values it asks through `Values`, so a new kind is one subclass and one
-line in `margrave.domain.values.registry`.
+An attribute declares a finite set of values. How it does so is its *kind*: labels, bins of numbers or
+the whole numbers below a size (``kinds``). All that the rest of margrave asks about a set of values it asks through
+`Values`, so a new kind is one subclass and one line in ``kinds``.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import ClassVar, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.domain.values.numbers import Numbers
+from margrave.domain.numbers import Numbers
 from margrave.errors import DomainError, QueryError
 
 Label = str | int | float | bool
