@@ -16,7 +16,7 @@ from margrave.errors import InterruptionError, MargraveError
 
 if TYPE_CHECKING:
     from margrave.measurements import Measurements, Provenance
-    from margrave.measurements.safekeeping import KeptFile
+    from margrave.measurements.archive import KeptFile
     from margrave.mechanisms.mechanism import Mechanism
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
@@ -45,7 +45,7 @@ def run(job: Job, *, json: bool = False) -> None:
     json
         Whether to print the result as JSON.
     """
-    from margrave.measurements.safekeeping import KeptFile
+    from margrave.measurements.archive import KeptFile
 
     publication = job.publication()
     workload, budget = job.workload(job.read_domain()), job.budget()
