@@ -39,8 +39,16 @@ from margrave.discrete_gaussian import exact_variance
 from margrave.domain import Domain
 from margrave.errors import MargraveError, MeasurementError
 from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive, write_archive
-from margrave.measurements.entries import Names, Observation, marginal, observation, read_only, spoken
-from margrave.measurements.noise import Gaussian, Laplace, Loss, checked_positive, real_array
+from margrave.measurements.entries import (
+    Names,
+    Observation,
+    marginal,
+    observation,
+    read_noisy_tables,
+    read_only,
+    spoken,
+)
+from margrave.measurements.likelihood import Gaussian, Laplace, Loss, checked_positive, real_array
 from margrave.measurements.provenance import Provenance
 
 # The name of the file in the folder of a release.
@@ -319,8 +327,6 @@ class Measurements:
         variance
             The variance of the noise of every cell, for files without such a column.
         """
-        from margrave.measurements.noisy_tables import read_noisy_tables
-
         return cls.from_marginals(domain, read_noisy_tables(paths, domain, variance))
 
     @classmethod

@@ -4,7 +4,7 @@ The global problem, a data vector that minimises the sum of all losses, falls ap
 residual ([ReM] Thm. 1). A residual that was never measured is estimated as zero. Measurements with one variance are
 combined when they are collected. All others are combined here, by the least sum of losses,
 
-    α̂ = argmin Σ_i L_i(α),        L_i the negative log-likelihood of measurement i (see ``measurements.noise``)     (1)
+    α̂ = argmin Σ_i L_i(α),        L_i the negative log-likelihood of measurement i (``measurements.likelihood``)     (1)
 
 - Gaussian noise only:  α̂ = (Σ Σ_i⁻¹)⁻¹ Σ Σ_i⁻¹ z_i  ([ReM] Alg. 3, line 1).                                    (2)
 - Laplace noise only:  each coordinate is the median of its z_i with weights 1/scale_i. Where half of the weight lies on
