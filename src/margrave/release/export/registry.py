@@ -14,9 +14,8 @@ from margrave.errors import StoreError
 from margrave.escaping import visible
 from margrave.measurements import Provenance
 from margrave.release import facts
-from margrave.release.formatting import float_above
+from margrave.release.facts import float_above, kept_rows, query_statement
 from margrave.release.release import Release
-from margrave.release.rows import kept_rows, query_spoken
 from margrave.release.store.tables import safe_word
 
 Entry = dict[str, Any]
@@ -150,7 +149,7 @@ def _model() -> Entry:
 
 def _implementation(release: Release) -> Entry:
     provenance = release.provenance
-    asked = "" if provenance is None else query_spoken(provenance)
+    asked = "" if provenance is None else query_statement(provenance)
     tuning = (
         "TODO: how the columns and their categories were chosen, and whether anything was tuned on the private table"
     )

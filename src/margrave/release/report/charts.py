@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from margrave.errors import ReleaseError
-from margrave.release.formatting import order_name, percent, short
+from margrave.release.facts import order_name, percent, short
 from margrave.release.report.findings import OrderFindings
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from margrave.atomic_file import replacing
 from margrave.errors import ReleaseError
 from margrave.escaping import JOINERS, visible
 from margrave.release import facts
-from margrave.release.formatting import order_name, percent, short, whole
+from margrave.release.facts import order_name, percent, short, whole
 from margrave.release.release import Release
 from margrave.release.report import charts, statements
 from margrave.release.report.embedding import Embedding, as_script, embed

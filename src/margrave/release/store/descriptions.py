@@ -19,8 +19,7 @@ from margrave.escaping import guarded, markdown, markdown_paragraphs
 from margrave.measurements import Provenance
 from margrave.methods.method import Method
 from margrave.release import facts
-from margrave.release.formatting import float_above
-from margrave.release.rows import covered, kept_rows
+from margrave.release.facts import covered, float_above, kept_rows
 from margrave.release.store.manifest import TableEntry
 from margrave.release.store.tables import MEASURES, safe_word
 
