@@ -11,8 +11,8 @@ from margrave.measurements import Measurements
 from margrave.methods import DEFAULT, find
 from margrave.methods.method import Method, Request
 from margrave.reconstruction.estimates import estimate_residuals
-from margrave.release.counts import Counts
 from margrave.release.release import Release
+from margrave.release.table import Counts
 from margrave.workload import Workload
 
 

@@ -27,8 +27,7 @@ import numpy as np
 from margrave.algebra.kernels import Floats
 from margrave.escaping import visible
 from margrave.measurements.entries import read_only, spoken
-from margrave.release import frames
-from margrave.release.table import Table
+from margrave.release.table import Axis, Table, arrow_table, pandas_frame, polars_frame
 from margrave.release.uncertainty import Mask, quantile
 
 if TYPE_CHECKING:
@@ -127,15 +126,15 @@ class Share:
             "ci_low": self.ci_low,
             "ci_high": self.ci_high,
         }
-        return frames.arrow_table(self._axes, columns, {"level": str(self.level), "note": self.note})
+        return arrow_table(self._axes, columns, {"level": str(self.level), "note": self.note})
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the shares in long form as a pandas frame."""
-        return frames.pandas_frame(self.to_arrow())
+        return pandas_frame(self.to_arrow())
 
     def to_polars(self) -> pl.DataFrame:
         """Return the shares in long form as a Polars frame."""
-        return frames.polars_frame(self.to_arrow(), self._axes)
+        return polars_frame(self.to_arrow(), self._axes)
 
     def __repr__(self) -> str:
         noun = "group" if self.values.size == 1 else "groups"
@@ -144,7 +143,7 @@ class Share:
         return f"Share({self.values.size:,} {noun}{by}; {interval})"
 
     @property
-    def _axes(self) -> list[frames.Axis]:
+    def _axes(self) -> list[Axis]:
         return list(zip(self.attributes, self.categories, strict=True))
 
 

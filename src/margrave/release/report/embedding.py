@@ -18,9 +18,8 @@ from margrave.algebra.kernels import Floats
 from margrave.algebra.lattice import AttributeSet
 from margrave.domain import Domain
 from margrave.escaping import JOINERS, visible
-from margrave.release.frames import distinct
 from margrave.release.release import Release
-from margrave.release.table import Table
+from margrave.release.table import Table, distinct
 
 # The page shows two attributes at a time, for one value of a third.
 MOST_ATTRIBUTES = 3

@@ -30,7 +30,6 @@ from margrave.memory import require_memory
 from margrave.methods import Method, names, read
 from margrave.reconstruction.estimates import estimate_residuals
 from margrave.reconstruction.nonnegative import Solution, Status
-from margrave.release.counts import Counts
 from margrave.release.release import Release
 from margrave.release.store.descriptions import check_privacy
 from margrave.release.store.folder import require_folder
@@ -38,6 +37,7 @@ from margrave.release.store.manifest import MEASUREMENTS, Manifest, damage, read
 from margrave.release.store.saving import SUBTABLES, SUBTABLES_SCHEMA, unlisted_tables
 from margrave.release.store.tables import read_counts
 from margrave.release.store.verification import check_content, listing_faults, remedy
+from margrave.release.table import Counts
 from margrave.workload import Workload
 
 Progress = Callable[[int, int], None]

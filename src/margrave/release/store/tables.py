@@ -20,9 +20,9 @@ from margrave.algebra.kernels import Floats
 from margrave.domain import Domain
 from margrave.errors import MargraveError
 from margrave.escaping import guarded
-from margrave.release.frames import distinct
 from margrave.release.store.manifest import damage
 from margrave.release.store.pages import page_sizes
+from margrave.release.table import distinct
 
 if TYPE_CHECKING:
     import pyarrow as pa
