@@ -22,8 +22,8 @@ from margrave.measurements import Measurements
 from margrave.release.reconstruct import reconstruct
 from margrave.release.store.inspection import verify
 from margrave.release.store.loading import load as load_lazily
-from margrave.release.store.pages import page_sizes
 from margrave.release.store.saving import save
+from margrave.release.store.tables import page_sizes
 from margrave.release.store.verification import checksum
 from margrave.workload import Workload
 
