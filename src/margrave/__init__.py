@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from margrave.release.reconstruct import reconstruct
     from margrave.release.release import Release
     from margrave.release.report.page import write_report
-    from margrave.release.store.inspection import verify
-    from margrave.release.store.loading import load
+    from margrave.release.store.loading import load, verify
 
     __version__: str
 
@@ -83,7 +82,7 @@ _LATE = {
     "residual_planner": "margrave.mechanisms.residual_planner",
     "scalable_mwem": "margrave.mechanisms.scalable_mwem",
     "validate": "margrave.data.custodian.validation",
-    "verify": "margrave.release.store.inspection",
+    "verify": "margrave.release.store.loading",
     "write_report": "margrave.release.report.page",
 }
 

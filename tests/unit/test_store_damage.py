@@ -20,11 +20,11 @@ from margrave.domain import Attribute, Domain
 from margrave.errors import MargraveError, StoreError
 from margrave.measurements import Measurements
 from margrave.release.reconstruct import reconstruct
-from margrave.release.store.inspection import verify
 from margrave.release.store.loading import load as load_lazily
+from margrave.release.store.loading import verify
+from margrave.release.store.manifest import checksum
 from margrave.release.store.saving import save
 from margrave.release.store.tables import page_sizes
-from margrave.release.store.verification import checksum
 from margrave.workload import Workload
 
 RELEASE = made(measured(), "lnn")
@@ -167,9 +167,9 @@ def test_what_cannot_be_read_is_listed(folder, monkeypatch):
     def breaking(*names):
         return lambda file: broken() if file.name in names else checksum(file)
 
-    monkeypatch.setattr("margrave.release.store.verification.checksum", breaking("domain.json"))
+    monkeypatch.setattr("margrave.release.store.loading.checksum", breaking("domain.json"))
     assert f"{folder / 'domain.json'} cannot be read (Input/output error){anew(folder)}" in verify(folder)
-    monkeypatch.setattr("margrave.release.store.verification.checksum", breaking("domain.json", "measurements.npz"))
+    monkeypatch.setattr("margrave.release.store.loading.checksum", breaking("domain.json", "measurements.npz"))
     assert f"{folder / 'domain.json'} cannot be read (Input/output error); get the release again" in verify(folder)
     monkeypatch.undo()
     monkeypatch.setattr("os.walk", broken)

@@ -14,8 +14,7 @@ from releases import made, measured, same
 
 from margrave.errors import StoreError
 from margrave.release.store.documents import is_release, replace_document, require_outside
-from margrave.release.store.inspection import verify
-from margrave.release.store.loading import load
+from margrave.release.store.loading import load, verify
 
 RELEASE = made(measured())
 

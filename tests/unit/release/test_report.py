@@ -18,7 +18,7 @@ from margrave.release.reconstruct import reconstruct
 from margrave.release.report import charts
 from margrave.release.report.page import report, write_report
 from margrave.release.store.documents import replace_document
-from margrave.release.store.inspection import verify
+from margrave.release.store.loading import verify
 from margrave.workload import Workload
 
 HOSTILE = '</script><script>alert(1)</script><img src="http://evil.example/x" onerror=alert(2)> & "quotes"'

@@ -2,7 +2,7 @@
 
 A document and the manifest with its checksum are two files, and no system replaces two files at once. Both are
 written under hidden names before either is renamed, the document first: whoever stops the machine between the two
-leaves a release that loads, and a document that `inspection.verify` names. Replacing it again repairs it.
+leaves a release that loads, and a document that `loading.verify` names. Replacing it again repairs it.
 """
 
 from __future__ import annotations

@@ -69,6 +69,13 @@ class FileEntry:
     sha256: str
 
 
+def checksum(file: Path) -> FileEntry:
+    """Return the size and the SHA-256 checksum of a file."""
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        return FileEntry(stream.tell(), digest)
+
+
 @dataclass(frozen=True)
 class Manifest:
     """What the folder of a release says about itself.

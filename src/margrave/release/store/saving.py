@@ -34,10 +34,10 @@ from margrave.release.store.manifest import (
     FileEntry,
     Manifest,
     TableEntry,
+    checksum,
     read_document,
 )
 from margrave.release.store.tables import table_stems, write_csv, write_parquet
-from margrave.release.store.verification import checksum
 from margrave.workload import Workload
 
 if TYPE_CHECKING:
