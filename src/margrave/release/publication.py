@@ -65,7 +65,7 @@ class Publication:
         beside
             Bytes of measurements that are still to be made, and held while tables are made from them.
         """
-        from margrave.release.store.documents import require_text
+        from margrave.release.store.folder import require_text
         from margrave.release.store.saving import require_target
 
         require_target(self.folder, overwrite=self.overwrite)

@@ -17,7 +17,7 @@ from margrave.measurements import Laplace, Measurements, Provenance, Step
 from margrave.release.reconstruct import reconstruct
 from margrave.release.report import charts
 from margrave.release.report.page import report, write_report
-from margrave.release.store.documents import replace_document
+from margrave.release.store.folder import replace_document
 from margrave.release.store.loading import verify
 from margrave.workload import Workload
 

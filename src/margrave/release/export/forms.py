@@ -11,8 +11,7 @@ from margrave.errors import ReleaseError, suggestion
 from margrave.release.export.registry import registry_entry
 from margrave.release.export.sdmx import write_sdmx
 from margrave.release.release import Release
-from margrave.release.store.documents import require_outside
-from margrave.release.store.folder import checked_target, new_folder
+from margrave.release.store.folder import checked_target, new_folder, require_outside
 from margrave.release.store.tables import table_stems, write_csv
 
 FORMS = ("csv", "sdmx", "registry")

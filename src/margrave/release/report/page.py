@@ -23,7 +23,7 @@ from margrave.release.release import Release
 from margrave.release.report import charts, statements
 from margrave.release.report.embedding import Embedding, as_script, embed
 from margrave.release.report.findings import Findings, OrderFindings, find
-from margrave.release.store.documents import replace_document, require_outside
+from margrave.release.store.folder import replace_document, require_outside
 from margrave.release.store.loading import load
 from margrave.release.table import Table
 

@@ -24,8 +24,15 @@ from margrave.methods.method import Method
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Solution
 from margrave.release.store.descriptions import as_json, csvw_document, privacy_document, readme
-from margrave.release.store.documents import checked_documents, require_outside, require_text
-from margrave.release.store.folder import checked_target, list_files, new_folder, sync
+from margrave.release.store.folder import (
+    checked_documents,
+    checked_target,
+    list_files,
+    new_folder,
+    require_outside,
+    require_text,
+    sync,
+)
 from margrave.release.store.manifest import (
     KIND,
     MANIFEST,
