@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from margrave.planning.plans import Plan, budget_for_margin, plan
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
-    from margrave.release.export.forms import export
+    from margrave.release.export import export
     from margrave.release.publication import Publication
     from margrave.release.reconstruct import reconstruct
     from margrave.release.release import Release
@@ -73,7 +73,7 @@ _LATE = {
     "Release": "margrave.release.release",
     "budget_for_margin": "margrave.planning.plans",
     "draft_domain": "margrave.data.custodian.draft",
-    "export": "margrave.release.export.forms",
+    "export": "margrave.release.export",
     "gaussian_marginals": "margrave.mechanisms.gaussian_marginals",
     "load": "margrave.release.store.loading",
     "measure": "margrave.mechanisms.residual_planner",

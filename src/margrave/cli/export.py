@@ -36,12 +36,13 @@ def export(
 
     Example:  margrave export release --form sdmx --agency STAT --dataflow TOWN --out release.csv
     """
-    from margrave.release.export import forms
+    from margrave.release.export import export as write_export
+    from margrave.release.export import require_form
     from margrave.release.store.loading import load
 
-    forms.require_form(out, form.value, agency, dataflow)
+    require_form(out, form.value, agency, dataflow)
     with progress() as begin:
-        forms.export(
+        write_export(
             load(folder),
             out,
             form=form.value,
