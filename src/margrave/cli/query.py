@@ -13,7 +13,7 @@ from margrave.cli.options import AsJson
 from margrave.cli.screen import console, print_json, print_table
 
 if TYPE_CHECKING:
-    from margrave.release.queries.share import Share
+    from margrave.release.share import Share
     from margrave.release.table import Table as ReleaseTable
 
 _MOST_ROWS = 200

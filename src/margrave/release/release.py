@@ -14,8 +14,8 @@ from margrave.measurements import Measurements, Provenance
 from margrave.methods.method import Method
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Solution
-from margrave.release.queries.query import PublishedTables, Query, Where, answer, answer_share, read_query
-from margrave.release.queries.share import Share
+from margrave.release.query import PublishedTables, Query, Where, answer, answer_share, read_query
+from margrave.release.share import Share
 from margrave.release.store import saving
 from margrave.release.table import Counts, Table
 from margrave.release.uncertainty import LEVEL, checked_level

@@ -23,8 +23,8 @@ from margrave.errors import QueryError, ReleaseError
 from margrave.measurements.entries import read_only, spoken
 from margrave.methods.method import Method
 from margrave.reconstruction.estimates import Estimates
-from margrave.release.queries.condition import Masks, both, read_condition
-from margrave.release.queries.share import Share
+from margrave.release.condition import Masks, both, read_condition
+from margrave.release.share import Share
 from margrave.release.table import Counts, Table
 from margrave.release.uncertainty import Mask, direct_noise, query_covariance, unmeasured
 from margrave.workload import Workload
