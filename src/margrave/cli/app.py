@@ -20,8 +20,7 @@ from margrave.cli.ledger import ledger
 from margrave.cli.options import complete
 from margrave.cli.plan import plan
 from margrave.cli.query import query
-from margrave.cli.reconstruct import reconstruct
-from margrave.cli.release import release
+from margrave.cli.release import reconstruct, release
 from margrave.cli.report import report
 from margrave.cli.screen import Screen, styled
 from margrave.cli.validate import validate

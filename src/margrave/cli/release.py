@@ -1,4 +1,8 @@
-"""``margrave release``: from a private table to a finished publication in one command."""
+"""``margrave release``: from a private table to a finished publication in one command.
+
+``margrave reconstruct`` does its second half: a release from noisy tables made elsewhere, or from measurements that
+were kept.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,14 @@ import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from margrave.cli.job import Job
 from margrave.cli.options import AsJson, takes
 from margrave.cli.screen import Screen, Tick, console, print_json, progress, styled
-from margrave.errors import InterruptionError, MargraveError
+from margrave.errors import InterruptionError, JobError, MargraveError
 
 if TYPE_CHECKING:
     from margrave.measurements import Measurements, Provenance
@@ -33,6 +39,46 @@ def release(asked: Job, json: AsJson = False) -> None:
     --contributions 1 --ledger people.ledger --cap-epsilon 2 --out release
     """
     run(asked, json=json)
+
+
+@takes("reconstruct", job=True)
+def reconstruct(
+    asked: Job,
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="A .npz file of measurements, the folder of a release, or noisy tables (CSV, Parquet)."),
+    ],
+    variance: Annotated[
+        float | None, typer.Option("--variance", help="The variance of the noise, for files without such a column.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Make consistent, non-negative tables from noisy ones. Costs no budget.
+
+    Example:  margrave reconstruct age-sex.csv region.csv --variance 25 --domain domain.json --tables age,sex
+    --tables region --out release
+    """
+    from margrave.measurements import Measurements
+
+    publication = asked.publication()
+    if any(path.suffix == ".npz" or path.is_dir() for path in files):
+        if len(files) > 1:
+            raise JobError(
+                "an .npz file or a folder is given with other files", remedy="give it alone, or give tables only"
+            )
+        noisy = Measurements.load(files[0])
+    elif asked.domain is None:
+        raise JobError("noisy tables need their domain", remedy="give its file with --domain")
+    else:
+        noisy = Measurements.read_tables(files, asked.read_domain(), variance=variance)
+    workload = asked.workload(noisy.domain)
+    publication.check(workload)
+    with progress() as begin:
+        released = publication.publish(noisy, workload, progress=begin)
+    if json:
+        print_json(result(publication, released))
+    else:
+        say(publication, released, console())
 
 
 def run(job: Job, *, json: bool = False) -> None:
