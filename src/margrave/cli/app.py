@@ -13,8 +13,8 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from margrave.cli.custodian import domain, validate
 from margrave.cli.demo import demo
-from margrave.cli.domain import domain
 from margrave.cli.export import export
 from margrave.cli.ledger import ledger
 from margrave.cli.options import complete
@@ -23,7 +23,6 @@ from margrave.cli.query import query
 from margrave.cli.release import reconstruct, release
 from margrave.cli.report import report
 from margrave.cli.screen import Screen, styled
-from margrave.cli.validate import validate
 from margrave.errors import BudgetRefusedError, InterruptionError, MargraveError
 from margrave.escaping import without_passwords
 

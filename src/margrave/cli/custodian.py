@@ -1,7 +1,12 @@
-"""``margrave validate``: how a table fits a domain, for its custodian."""
+"""Commands for the custodian of a table; what they show is private.
+
+``margrave domain`` drafts a domain file from a table, for a person to review; ``margrave validate`` says how a table
+fits a domain.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,13 +14,73 @@ from rich.table import Table
 
 from margrave.cli.job import Job
 from margrave.cli.options import AsJson, takes
-from margrave.cli.screen import Screen, console, print_json, print_table
+from margrave.cli.screen import Screen, console, print_json, print_table, write_json
+from margrave.errors import DomainError
 
 if TYPE_CHECKING:
+    from margrave.data.custodian.draft import Draft
     from margrave.data.custodian.validation import AttributeFit, Fit, PersonFit
 
 _MOST_CATEGORIES = 6
 _DOES_NOT_FIT = 2
+
+
+@takes("domain", required=["data"])
+def domain(
+    asked: Job,
+    out: Annotated[Path | None, typer.Option("--out", help="The file to write; standard output if not given.")] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", help="The columns to look at, as age,sex; all if not given.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that exists.")] = False,
+) -> None:
+    """Draft a domain file from a table, for a person to review. What it holds is PRIVATE until then.
+
+    Example:  margrave domain people.parquet --out domain.json
+    """
+    from margrave.data.custodian.draft import draft_domain
+
+    if out is not None and out.exists() and not overwrite:
+        raise DomainError(f"{out} exists already", remedy="give another name, or --overwrite to replace it")
+    chosen = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+    drafted = draft_domain(asked.source(), chosen)
+    # The draft itself may go into a pipe; messages about it must not.
+    screen = Screen(stderr=out is None)
+    screen.print(drafted.domain.draft, style="bold red")
+    _show_draft(drafted, screen)
+    if not len(drafted.domain):
+        raise DomainError("no column has few values or numbers", remedy="declare the domain by hand")
+    if out is None:
+        write_json(drafted.domain.to_json())
+        return
+    drafted.domain.write(out)
+    screen.print(
+        f'{out} is written: check it, compare it with the table (margrave validate), set "reviewed" to true in it'
+    )
+
+
+def _show_draft(drafted: Draft, screen: Screen) -> None:
+    """Show which columns are in the draft, and which are not and why."""
+    listing = Table(title="PRIVATE: drafted from the data", title_justify="left")
+    for name in ("attribute", "size", "categories"):
+        listing.add_column(name, justify="right" if name == "size" else "left")
+    for attribute in drafted.domain:
+        shown = [_edged(category) for category in attribute.categories[:_MOST_CATEGORIES]]
+        more = ["…"] if attribute.size > _MOST_CATEGORIES else []
+        listing.add_row(attribute.name, f"{attribute.size:,}", ", ".join([*shown, *more]))
+    print_table(listing, screen)
+    for name, texts in drafted.odd.items():
+        screen.print(
+            f"{name}: numbers, and texts such as {', '.join(map(repr, texts))}, which are counted as "
+            f"{drafted.domain[name].other!r}"
+        )
+    for name, reason in drafted.left_out.items():
+        screen.print(f"left out: {name} ({reason})")
+
+
+def _edged(category: str) -> str:
+    """Return a category so that blanks at its edges are seen."""
+    return category if category and category == category.strip() else repr(category)
 
 
 @takes("validate", required=["data"])
@@ -36,12 +101,12 @@ def validate(
     if json:
         print_json(found.to_dict())
     else:
-        _show(found, validation.NOT_FOR_PUBLICATION, draft=declared.unreviewed)
+        _show_fit(found, validation.NOT_FOR_PUBLICATION, draft=declared.unreviewed)
     if not found.fits:
         raise typer.Exit(_DOES_NOT_FIT)
 
 
-def _show(found: Fit, warning: str, *, draft: bool) -> None:
+def _show_fit(found: Fit, warning: str, *, draft: bool) -> None:
     """Show the fit of each attribute on the screen."""
     screen = console()
     screen.print(warning, style="bold red")
