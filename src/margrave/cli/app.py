@@ -15,13 +15,11 @@ from typer.exceptions import TyperException
 
 from margrave.cli.custodian import domain, validate
 from margrave.cli.demo import demo
-from margrave.cli.export import export
 from margrave.cli.ledger import ledger
 from margrave.cli.options import complete
 from margrave.cli.plan import plan
-from margrave.cli.query import query
 from margrave.cli.release import reconstruct, release
-from margrave.cli.report import report
+from margrave.cli.saved import export, query, report
 from margrave.cli.screen import Screen, styled
 from margrave.errors import BudgetRefusedError, InterruptionError, MargraveError
 from margrave.escaping import without_passwords

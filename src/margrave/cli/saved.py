@@ -1,16 +1,22 @@
-"""``margrave query``: counts with conditions, from a saved release."""
+"""Commands that read a saved release.
+
+``margrave query`` counts with conditions, ``margrave report`` writes the page about the release again, and ``margrave
+export`` writes it in the forms that others ask for.
+"""
 
 from __future__ import annotations
 
 import math
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from margrave.cli.options import AsJson
-from margrave.cli.screen import console, print_json, print_table
+from margrave.cli.job import Job
+from margrave.cli.options import AsJson, takes
+from margrave.cli.screen import console, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from margrave.release.share import Share
@@ -86,3 +92,71 @@ def _plain(value: object) -> object:
     if isinstance(value, float):
         return None if not math.isfinite(value) else 0.0 if abs(value) < _ROUNDING else value
     return value
+
+
+@takes("report")
+def report(
+    asked: Job,
+    folder: Annotated[Path, typer.Argument(help="The folder of a release.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="The HTML file to write; by default report.html in the folder is renewed."),
+    ] = None,
+) -> None:
+    """Write the report of a saved release: one HTML page that needs no network.
+
+    Example:  margrave report release --title "Census of 2026"
+    """
+    from margrave.release.report.page import NAME, renew_report, write_report
+    from margrave.release.store.loading import load
+
+    if out is None or out.resolve() == (folder / NAME).resolve():
+        out = renew_report(folder, title=asked.title)
+    else:
+        write_report(load(folder), out, title=asked.title)
+    console().print(f"report: {out}")
+
+
+class Form(StrEnum):
+    """What to write."""
+
+    CSV = "csv"
+    SDMX = "sdmx"
+    REGISTRY = "registry"
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(help="The folder of a release.")],
+    out: Annotated[Path, typer.Option("--out", help="The new folder (csv) or file (sdmx, registry) to write.")],
+    form: Annotated[
+        Form,
+        typer.Option("--form", help="csv: one file a table; sdmx: SDMX-CSV 2.0; registry: a draft entry (YAML)."),
+    ] = Form.CSV,
+    agency: Annotated[str | None, typer.Option("--agency", help="For sdmx: the agency's identifier.")] = None,
+    dataflow: Annotated[str | None, typer.Option("--dataflow", help="For sdmx: the dataflow's identifier.")] = None,
+    period: Annotated[str | None, typer.Option("--period", help="For sdmx: the time period, as 2026.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="For registry: what the publication is called.")] = None,
+    curator: Annotated[str | None, typer.Option("--curator", help="For registry: who publishes it.")] = None,
+) -> None:
+    """Write a saved release as CSV, as SDMX-CSV, or as a draft entry for the registry of deployments.
+
+    Example:  margrave export release --form sdmx --agency STAT --dataflow TOWN --out release.csv
+    """
+    from margrave.release.export import export as write_export
+    from margrave.release.export import require_form
+    from margrave.release.store.loading import load
+
+    require_form(out, form.value, agency, dataflow)
+    with progress() as begin:
+        write_export(
+            load(folder),
+            out,
+            form=form.value,
+            agency=agency,
+            dataflow=dataflow,
+            period=period,
+            name=name,
+            curator=curator,
+            progress=begin("writing"),
+        )
+    console().print(f"{form.value}: {out}")
