@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import margrave as mg
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
-from margrave.methods.truncated import truncate_and_rescale
+from margrave.methods.maximum_likelihood import truncate_and_rescale
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
 from margrave.reconstruction.prior.automatic import TOLERANCE, automatic
