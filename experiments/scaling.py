@@ -30,7 +30,7 @@ from margrave.methods import NonNegative
 from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.release.release import Release
 from margrave.workload import Workload
 

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
     from margrave.release.export import export
-    from margrave.release.publication import Publication
-    from margrave.release.reconstruct import reconstruct
+    from margrave.release.publication import Publication, reconstruct
     from margrave.release.release import Release
     from margrave.release.report.page import write_report
     from margrave.release.store.loading import load, verify
@@ -78,7 +77,7 @@ _LATE = {
     "load": "margrave.release.store.loading",
     "measure": "margrave.mechanisms.residual_planner",
     "plan": "margrave.planning.plans",
-    "reconstruct": "margrave.release.reconstruct",
+    "reconstruct": "margrave.release.publication",
     "residual_planner": "margrave.mechanisms.residual_planner",
     "scalable_mwem": "margrave.mechanisms.scalable_mwem",
     "validate": "margrave.data.custodian.validation",

@@ -21,7 +21,7 @@ from margrave.mechanisms.spending import Interrupted, terminable
 from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.privacy.ledger import Ledger
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
 DOMAIN = Domain.fromdict(dict.fromkeys("abcdefg", 4))

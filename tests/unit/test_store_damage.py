@@ -19,7 +19,7 @@ from releases import WORKLOAD, edit, foreign, made, measured, reseal, same
 from margrave.domain import Attribute, Domain
 from margrave.errors import MargraveError, StoreError
 from margrave.measurements import Measurements
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.release.store.loading import load as load_lazily
 from margrave.release.store.loading import verify
 from margrave.release.store.manifest import checksum

@@ -14,7 +14,7 @@ import pytest
 from margrave.domain import Attribute, Domain
 from margrave.errors import ReleaseError, StoreError
 from margrave.measurements import Laplace, Measurements, Provenance, Step
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.release.report import charts
 from margrave.release.report.page import report, write_report
 from margrave.release.store.folder import replace_document
