@@ -16,8 +16,19 @@ from itertools import pairwise
 
 import numpy as np
 
-from margrave.domain.numbers import Intervals, ListedNumbers, Range
-from margrave.domain.values import NO_ORDER, RELATIONS, Label, Mask, Values, checked_list, checked_text, is_number
+from margrave.domain.values import (
+    NO_ORDER,
+    RELATIONS,
+    Intervals,
+    Label,
+    ListedNumbers,
+    Mask,
+    Range,
+    Values,
+    checked_list,
+    checked_text,
+    is_number,
+)
 from margrave.errors import DomainError, QueryError
 
 # Beyond it a whole number need not have a float of its own, and two cuts could become equal.

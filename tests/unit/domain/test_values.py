@@ -20,8 +20,7 @@ from margrave.algebra.layout import Layout
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain, kinds
 from margrave.domain.kinds import Bins, Codes, Labels
-from margrave.domain.numbers import Intervals, ListedNumbers, Range
-from margrave.domain.values import Values, checked_list, checked_text
+from margrave.domain.values import Intervals, ListedNumbers, Range, Values, checked_list, checked_text
 from margrave.errors import DataError, DomainError, QueryError
 from margrave.release.export.sdmx import write_sdmx
 from margrave.release.report.page import report

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from margrave.data.encoding.encoder import Encoder
 from margrave.domain import Attribute
-from margrave.domain.numbers import MISSING, OUTSIDE, CodeArray, Comparison, Comparisons, as_written, is_double
+from margrave.domain.values import MISSING, OUTSIDE, CodeArray, Comparison, Comparisons, as_written, is_double
 from margrave.errors import DataError
 
 Kind = nw.dtypes.DType | type[nw.dtypes.DType]

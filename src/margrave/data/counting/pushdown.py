@@ -24,7 +24,7 @@ from margrave.data.opening import require_columns, require_ids
 from margrave.data.persons.contributions import PERSON, ROW, Choice
 from margrave.data.persons.ids import missing_id
 from margrave.domain import Domain
-from margrave.domain.numbers import OUTSIDE
+from margrave.domain.values import OUTSIDE
 
 # Columns get names of ours, so that they never clash with those of the table.
 _CODE, _FOUND = "margrave_code_{}", "margrave_found_{}"

@@ -22,7 +22,7 @@ from margrave.data.opening import kind_of, opened, require_columns, require_ids
 from margrave.data.persons.ids import canonical_ids, plain_ids
 from margrave.data.redaction import quietly
 from margrave.domain import Attribute, Domain
-from margrave.domain.numbers import MISSING, OUTSIDE, CodeArray
+from margrave.domain.values import MISSING, OUTSIDE, CodeArray
 from margrave.errors import DataError, suggestion
 
 NOT_FOR_PUBLICATION = "PRIVATE: for the custodian's eyes only, not for publication"

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.domain.numbers import CodeArray, Lookup
+from margrave.domain.values import CodeArray, Lookup
 from margrave.errors import DataError
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)

@@ -4,7 +4,7 @@ What a column is compared with depends on its type:
 
 - *texts* (also categories of a frame, enumerations): declared texts, see `margrave.data.encoding.texts`;
 - *dates* and *timestamps*: declared texts in the form of ISO 8601, see `margrave.data.encoding.dates`;
-- *numbers* of every width, decimals too: declared numbers, see `margrave.domain.numbers`;
+- *numbers* of every width, decimals too: declared numbers, see `margrave.domain.values`;
 - *truth values*: declared truth values.
 
 Null and NaN are missing. A column of a type that the attribute does not declare is an error, unless all of it is
@@ -25,7 +25,7 @@ from numpy.typing import DTypeLike, NDArray
 from margrave.data.encoding.dates import Moments
 from margrave.data.encoding.texts import Texts, read_texts
 from margrave.domain import Attribute
-from margrave.domain.numbers import MISSING, OUTSIDE, CodeArray, Numbers
+from margrave.domain.values import MISSING, OUTSIDE, CodeArray, Numbers
 from margrave.errors import DataError
 
 # The code of a row that is left out of every table.

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from margrave.domain.numbers import MISSING, OUTSIDE, CodeArray, Numbers
+from margrave.domain.values import MISSING, OUTSIDE, CodeArray, Numbers
 from margrave.errors import DataError
 
 _NUMBER = r"(?i)^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf|infinity|nan)$"
