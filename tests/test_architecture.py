@@ -16,7 +16,7 @@ PACKAGE = Path(margrave.__file__).parent
 FLOORS = [
     {"escaping"},
     {"errors"},
-    {"discrete_gaussian", "options", "memory", "atomic_file", "compilation"},
+    {"discrete_gaussian", "options", "memory", "atomic_file"},
     {"strict_json"},
     {"algebra", "privacy", "domain"},
     {"workload", "measurements", "data"},

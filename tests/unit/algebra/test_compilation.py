@@ -7,7 +7,7 @@ import types
 
 import numpy as np
 
-from margrave.compilation import Kernel, compiler
+from margrave.algebra.kernels import Kernel, compiler
 
 compiled = compiler(nogil=True)
 
