@@ -19,8 +19,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.algebra import lattice
-from margrave.algebra.lattice import AttributeSet
+from margrave.algebra.layout import AttributeSet, canonical, closure, maximal
 from margrave.domain import Domain
 from margrave.errors import DomainError, WorkloadError
 from margrave.memory import require_memory
@@ -130,12 +129,12 @@ class Workload:
     @cached_property
     def closure(self) -> tuple[Names, ...]:
         """All subsets of the sets, in canonical order: the residuals that the tables are made of."""
-        return self._named(lattice.closure(self.positions))
+        return self._named(closure(self.positions))
 
     @cached_property
     def maximal(self) -> tuple[Names, ...]:
         """The sets that no other set contains, in canonical order: all other tables are sums of theirs."""
-        return self._named(lattice.maximal(self.positions))
+        return self._named(maximal(self.positions))
 
     @cached_property
     def cells(self) -> int:
@@ -238,7 +237,7 @@ def _largest_weights(sets: Sequence[AttributeSet], weights: Sequence[float]) -> 
     largest: dict[AttributeSet, float] = {}
     for members, weight in zip(sets, weights, strict=True):
         largest[members] = max(weight, largest.get(members, weight))
-    return {members: largest[members] for members in lattice.canonical(largest)}
+    return {members: largest[members] for members in canonical(largest)}
 
 
 def _set_positions(domain: Domain, names: Iterable[str]) -> AttributeSet:

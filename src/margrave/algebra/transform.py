@@ -39,8 +39,7 @@ import numpy as np
 
 from margrave.algebra import kernels
 from margrave.algebra.kernels import Floats, Integers, over_tables
-from margrave.algebra.lattice import AttributeSet
-from margrave.algebra.layout import Layout
+from margrave.algebra.layout import AttributeSet, Layout
 from margrave.errors import MeasurementError
 
 Axes = tuple[int, ...]

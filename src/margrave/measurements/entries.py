@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra.kernels import Floats
-from margrave.algebra.lattice import AttributeSet
+from margrave.algebra.layout import AttributeSet
 from margrave.domain import Domain
 from margrave.errors import MeasurementError, suggestion
 from margrave.escaping import guarded

@@ -30,11 +30,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from margrave.algebra import lattice, transform
+from margrave.algebra import transform
 from margrave.algebra.differences import corner, integrate, integrate_corners
 from margrave.algebra.kernels import Floats, Integers
-from margrave.algebra.lattice import AttributeSet
-from margrave.algebra.layout import Layout
+from margrave.algebra.layout import AttributeSet, Layout, canonical
 from margrave.discrete_gaussian import exact_variance
 from margrave.domain import Domain
 from margrave.errors import MargraveError, MeasurementError
@@ -273,7 +272,7 @@ class Measurements:
     def sets(self) -> tuple[Names, ...]:
         """The attribute sets whose residuals were measured, as names in domain order, in canonical order."""
         measured = [self.layout.sets[place] for place in np.flatnonzero(self.counts).tolist()]
-        return tuple(self.domain.names(members) for members in lattice.canonical(measured))
+        return tuple(self.domain.names(members) for members in canonical(measured))
 
     def count(self, *names: str) -> int:
         """Return how often the residual on these attributes was measured, with any noise."""

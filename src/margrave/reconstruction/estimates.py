@@ -29,8 +29,7 @@ import numpy as np
 
 from margrave.algebra.differences import difference, integrate
 from margrave.algebra.kernels import Floats, Integers
-from margrave.algebra.lattice import AttributeSet
-from margrave.algebra.layout import Layout
+from margrave.algebra.layout import AttributeSet, Layout
 from margrave.errors import ConvergenceError, MeasurementError, ReleaseError
 from margrave.measurements import Gaussian, Laplace, Loss, Measurements, Observation
 

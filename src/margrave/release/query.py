@@ -17,7 +17,7 @@ import numpy as np
 
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats
-from margrave.algebra.lattice import AttributeSet
+from margrave.algebra.layout import AttributeSet
 from margrave.domain import Domain, Label
 from margrave.errors import QueryError, ReleaseError
 from margrave.measurements.entries import read_only, spoken

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra.kernels import Integers, compiled, over_tables
-from margrave.algebra.lattice import AttributeSet
-from margrave.algebra.layout import Layout
+from margrave.algebra.layout import AttributeSet, Layout
 
 Codes = NDArray[np.unsignedinteger[Any]]
 Cells = NDArray[np.integer[Any]]

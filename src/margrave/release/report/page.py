@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from margrave.algebra.kernels import Floats
-from margrave.algebra.lattice import AttributeSet
+from margrave.algebra.layout import AttributeSet
 from margrave.atomic_file import replacing
 from margrave.domain import Domain
 from margrave.errors import ReleaseError

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from margrave.algebra.kernels import Floats, thread_count
-from margrave.algebra.lattice import AttributeSet
-from margrave.algebra.layout import Layout
+from margrave.algebra.layout import AttributeSet, Layout
 from margrave.errors import StoreError
 from margrave.measurements import Measurements, Provenance
 from margrave.measurements.archive import write_archive
