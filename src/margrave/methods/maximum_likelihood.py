@@ -68,7 +68,7 @@ class MaximumLikelihood(Method):
 
     def make(self, request: Request) -> Made:
         """Return the maximum-likelihood tables."""
-        from margrave.reconstruction.linear import maximum_likelihood
+        from margrave.reconstruction.estimates import maximum_likelihood
 
         return Made(maximum_likelihood(request.estimates))
 
@@ -103,7 +103,7 @@ class Truncated(Method):
 
     def make(self, request: Request) -> Made:
         """Return the truncated tables."""
-        from margrave.reconstruction.linear import maximum_likelihood
+        from margrave.reconstruction.estimates import maximum_likelihood
 
         marginals = maximum_likelihood(request.estimates)
         if self.rescale:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.algebra.transform import stream_marginals
-from margrave.reconstruction.linear import determined
+from margrave.reconstruction.estimates import determined
 from margrave.release.release import Release
 from margrave.release.uncertainty import LEVEL, cell_variance, quantile
 

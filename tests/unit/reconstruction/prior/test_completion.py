@@ -12,8 +12,7 @@ from scipy.stats import chi2
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.methods.maximum_likelihood import truncate_and_rescale
-from margrave.reconstruction.estimates import Estimates
-from margrave.reconstruction.linear import maximum_likelihood
+from margrave.reconstruction.estimates import Estimates, maximum_likelihood
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
 from margrave.reconstruction.prior.completion import complete, share_unexplained
 
