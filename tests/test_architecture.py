@@ -16,8 +16,8 @@ PACKAGE = Path(margrave.__file__).parent
 FLOORS = [
     {"escaping"},
     {"errors"},
-    {"discrete_gaussian", "options", "memory", "atomic_file"},
-    {"strict_json"},
+    {"discrete_gaussian", "options", "memory"},
+    {"files"},
     {"algebra", "privacy", "domain"},
     {"workload", "measurements", "data"},
     {"planning", "reconstruction"},

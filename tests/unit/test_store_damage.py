@@ -257,7 +257,7 @@ def test_a_manifest_that_is_none_is_refused(folder, content, text):
 
 def test_a_manifest_without_end_is_not_read(folder, monkeypatch):
     size = (folder / "manifest.json").stat().st_size
-    monkeypatch.setattr("margrave.strict_json.read_text.__kwdefaults__", {"most_bytes": size - 1})
+    monkeypatch.setattr("margrave.files.read_text.__kwdefaults__", {"most_bytes": size - 1})
     with refused(f"manifest.json is damaged: larger than {size - 1:,} bytes"):
         load(folder)
 

@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any
 
 from margrave import methods
 from margrave.errors import BudgetRefusedError, DomainError, JobError, suggestion
+from margrave.files import MOST_BYTES_BY_HAND, read_text
 from margrave.mechanisms import DEFAULT as USUAL_MECHANISM
 from margrave.mechanisms import MECHANISMS, mechanism_class
 from margrave.methods import DEFAULT as USUAL_METHOD
 from margrave.methods import Method, find, names
 from margrave.options import Kind, Option, option, options_of
-from margrave.strict_json import MOST_BYTES_BY_HAND, read_text
 
 if TYPE_CHECKING:
     from margrave.data.description import Data

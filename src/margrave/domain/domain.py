@@ -25,13 +25,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from margrave.atomic_file import replacing
 from margrave.domain.attribute import Attribute, attribute_keys
 from margrave.domain.foreign import YAML_ENDINGS, foreign_attributes, parse_yaml
 from margrave.domain.values import Label, checked_text
 from margrave.errors import DomainError, suggestion
 from margrave.escaping import visible
-from margrave.strict_json import MOST_BYTES_BY_HAND, check_keys, parse_object, read_text
+from margrave.files import MOST_BYTES_BY_HAND, check_keys, parse_object, read_text, replacing
 
 _SCHEMA = 1
 _CODEBOOK_KEYS = ("draft", "reviewed", "margrave", "schema", "description", "attributes")

@@ -30,7 +30,7 @@ from typing import Any
 from margrave.domain.attribute import Attribute, attribute_keys
 from margrave.domain.kinds import declaring_keys
 from margrave.errors import DomainError
-from margrave.strict_json import LONGEST_NUMBER, MOST_DEPTH, check_keys
+from margrave.files import LONGEST_NUMBER, MOST_DEPTH, check_keys
 
 HINT = "margrave"
 # What missing values are called where a file allows them and does not name them.

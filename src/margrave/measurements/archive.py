@@ -35,10 +35,9 @@ from typing import IO, Any, BinaryIO, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.atomic_file import replacing
 from margrave.errors import MargraveError, MeasurementError
+from margrave.files import MOST_BYTES, parse_object, replacing
 from margrave.memory import require_memory
-from margrave.strict_json import MOST_BYTES, parse_object
 
 Shape = tuple[int, ...]
 

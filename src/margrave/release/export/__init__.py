@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from margrave.atomic_file import replacing
 from margrave.errors import ReleaseError, suggestion
+from margrave.files import replacing
 from margrave.release.export.registry import registry_entry
 from margrave.release.export.sdmx import write_sdmx
 from margrave.release.release import Release

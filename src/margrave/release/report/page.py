@@ -27,10 +27,10 @@ import numpy as np
 
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import AttributeSet
-from margrave.atomic_file import replacing
 from margrave.domain import Domain
 from margrave.errors import ReleaseError
 from margrave.escaping import JOINERS, visible
+from margrave.files import replacing
 from margrave.release import facts
 from margrave.release.facts import order_name, percent, short, whole
 from margrave.release.release import Release

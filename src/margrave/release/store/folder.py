@@ -21,8 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
-from margrave.atomic_file import replacing
 from margrave.errors import MargraveError, StoreError
+from margrave.files import replacing
 from margrave.release.store.manifest import KIND, MANIFEST, OWN_FILES, TABLES, FileEntry, read_document, read_manifest
 
 # A hidden name repeats so much of the name it stands for: enough to recognise, short enough for any file system.

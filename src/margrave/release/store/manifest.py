@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from margrave.errors import DamageError, DomainError, MargraveError, StoreError
-from margrave.strict_json import parse_object, read_text
+from margrave.files import parse_object, read_text
 
 Names = tuple[str, ...]
 
@@ -162,7 +162,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def read_document(file: Path) -> dict[str, Any]:
-    """Return the JSON object of a file, within the limits of ``strict_json``."""
+    """Return the JSON object of a file, within the limits of ``files``."""
     try:
         if not file.is_file() or file.is_symlink():
             raise StoreError(f"{file.parent} has no {file.name}", remedy="give the folder of a release")

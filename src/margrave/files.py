@@ -1,4 +1,4 @@
-"""JSON files from people and from others: read strictly and within limits.
+"""Files: JSON from people and from others is read strictly and within limits, and files are replaced as a whole.
 
 A slip is found and not silently ignored: keys that stand twice, keys that nobody would read, NaN, Infinity and numbers
 beyond all floats are refused. What would take all memory or all time is refused before anything is made of it. The
@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
+from uuid import uuid4
 
 from margrave.errors import DomainError, suggestion
 from margrave.memory import require_memory
@@ -148,3 +151,30 @@ def check_keys(what: str, entry: Mapping[str, Any], known: tuple[str, ...], *, n
             raise DomainError(f"{what} has the unknown key {key!r}{hint} (it may have {', '.join(known)})")
     if needed not in entry:
         raise DomainError(f"{what} has no {needed!r}", remedy="add it")
+
+
+@contextmanager
+def replacing(file: Path, *, private: bool = False) -> Iterator[BinaryIO]:
+    """Give a stream to write to; the file is there with all of it when the block ends, and nothing changes if it fails.
+
+    It is written under a name that nobody can foresee, never through a link, and is on disk before it is renamed.
+
+    Parameters
+    ----------
+    file
+        The file to write or replace.
+    private
+        Whether only this user may read it.
+    """
+    draft = file.parent / f".margrave-{uuid4().hex}.draft"
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(draft, flags, 0o600 if private else 0o666)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(file)
+    finally:
+        with suppress(OSError):
+            draft.unlink()

@@ -5,8 +5,8 @@ import stat
 
 import pytest
 
-from margrave.atomic_file import replacing
 from margrave.domain import Attribute, Domain
+from margrave.files import replacing
 
 
 def mode(file):

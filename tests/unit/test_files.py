@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from margrave.errors import DomainError, MargraveError, MemoryLimitError, suggestion
-from margrave.strict_json import parse_object, read_text
+from margrave.files import parse_object, read_text
 
 
 def refused(text, kind=DomainError):
@@ -71,7 +71,7 @@ def test_no_text_takes_more_than_time_in_proportion(text):
 
 
 def test_lists_of_nothing_are_counted_before_they_are_made(monkeypatch):
-    monkeypatch.setattr("margrave.strict_json._MOST_VALUES", 300_000)
+    monkeypatch.setattr("margrave.files._MOST_VALUES", 300_000)
     text = '{"a": [' + "[]," * 300_000 + "[]]}"
     tracemalloc.start()
     with refused("JSON of 600,004 values; at most 300,000 are read: give a smaller file"):
