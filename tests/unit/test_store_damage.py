@@ -20,9 +20,9 @@ from margrave.domain import Attribute, Domain
 from margrave.errors import MargraveError, StoreError
 from margrave.measurements import Measurements
 from margrave.release.publication import reconstruct
+from margrave.release.store import checksum
 from margrave.release.store.loading import load as load_lazily
 from margrave.release.store.loading import verify
-from margrave.release.store.manifest import checksum
 from margrave.release.store.saving import save
 from margrave.release.store.tables import page_sizes
 from margrave.workload import Workload

@@ -20,7 +20,7 @@ from margrave.measurements import Provenance
 from margrave.methods.method import Method
 from margrave.release import facts
 from margrave.release.facts import covered, float_above, kept_rows
-from margrave.release.store.manifest import TableEntry
+from margrave.release.store import TableEntry
 from margrave.release.store.tables import MEASURES, safe_word
 
 # What a privacy statement cannot do without; everything else that a provenance knows is compared where it is there.

@@ -23,7 +23,7 @@ from uuid import uuid4
 
 from margrave.errors import MargraveError, StoreError
 from margrave.files import replacing
-from margrave.release.store.manifest import KIND, MANIFEST, OWN_FILES, TABLES, FileEntry, read_document, read_manifest
+from margrave.release.store import KIND, MANIFEST, OWN_FILES, TABLES, FileEntry, read_document, read_manifest
 
 # A hidden name repeats so much of the name it stands for: enough to recognise, short enough for any file system.
 _SHOWN = 40

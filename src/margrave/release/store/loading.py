@@ -32,9 +32,7 @@ from margrave.methods import Method, names, read
 from margrave.reconstruction.estimates import estimate_residuals
 from margrave.reconstruction.nonnegative import Solution, Status
 from margrave.release.release import Release
-from margrave.release.store.descriptions import check_privacy
-from margrave.release.store.folder import list_files, require_folder
-from margrave.release.store.manifest import (
+from margrave.release.store import (
     MANIFEST,
     MEASUREMENTS,
     OWN_FILES,
@@ -46,6 +44,8 @@ from margrave.release.store.manifest import (
     read_manifest,
     remedied,
 )
+from margrave.release.store.descriptions import check_privacy
+from margrave.release.store.folder import list_files, require_folder
 from margrave.release.store.saving import SUBTABLES, SUBTABLES_SCHEMA, unlisted_tables
 from margrave.release.store.tables import read_counts
 from margrave.release.table import Counts

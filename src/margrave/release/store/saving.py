@@ -22,17 +22,7 @@ from margrave.measurements.archive import write_archive
 from margrave.methods.method import Method
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Solution
-from margrave.release.store.descriptions import as_json, csvw_document, privacy_document, readme
-from margrave.release.store.folder import (
-    checked_documents,
-    checked_target,
-    list_files,
-    new_folder,
-    require_outside,
-    require_text,
-    sync,
-)
-from margrave.release.store.manifest import (
+from margrave.release.store import (
     KIND,
     MANIFEST,
     MEASUREMENTS,
@@ -42,6 +32,16 @@ from margrave.release.store.manifest import (
     TableEntry,
     checksum,
     read_document,
+)
+from margrave.release.store.descriptions import as_json, csvw_document, privacy_document, readme
+from margrave.release.store.folder import (
+    checked_documents,
+    checked_target,
+    list_files,
+    new_folder,
+    require_outside,
+    require_text,
+    sync,
 )
 from margrave.release.store.tables import table_stems, write_csv, write_parquet
 from margrave.workload import Workload

@@ -25,7 +25,7 @@ from margrave.algebra.kernels import Floats
 from margrave.domain import Domain
 from margrave.errors import MargraveError
 from margrave.escaping import guarded
-from margrave.release.store.manifest import damage
+from margrave.release.store import damage
 from margrave.release.table import distinct
 
 if TYPE_CHECKING:
