@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra.layout import AttributeSet, canonical, closure, maximal
-from margrave.domain import Domain
+from margrave.domain.domain import Domain
 from margrave.errors import DomainError, WorkloadError
 from margrave.memory import require_memory
 

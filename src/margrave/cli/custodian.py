@@ -94,7 +94,7 @@ def validate(
     Example:  margrave validate people.parquet domain.json
     """
     from margrave.data.custodian import validation
-    from margrave.domain import Domain
+    from margrave.domain.domain import Domain
 
     declared = Domain.read(domain)
     found = validation.validate(asked.source(), declared)

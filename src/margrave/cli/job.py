@@ -36,7 +36,7 @@ from margrave.options import Kind, Option, option, options_of
 
 if TYPE_CHECKING:
     from margrave.data.description import Data
-    from margrave.domain import Domain
+    from margrave.domain.domain import Domain
     from margrave.mechanisms.mechanism import Mechanism
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
@@ -290,7 +290,7 @@ class Job:
 
     def read_domain(self) -> Domain:
         """Read the domain file."""
-        from margrave.domain import Domain
+        from margrave.domain.domain import Domain
 
         return Domain.read(self.need("domain"))
 

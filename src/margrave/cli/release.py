@@ -21,8 +21,9 @@ from margrave.cli.screen import Screen, Tick, console, print_json, progress, sty
 from margrave.errors import InterruptionError, JobError, MargraveError
 
 if TYPE_CHECKING:
-    from margrave.measurements import Measurements, Provenance
     from margrave.measurements.archive import KeptFile
+    from margrave.measurements.measurements import Measurements
+    from margrave.measurements.provenance import Provenance
     from margrave.mechanisms.mechanism import Mechanism
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
@@ -58,7 +59,7 @@ def reconstruct(
     Example:  margrave reconstruct age-sex.csv region.csv --variance 25 --domain domain.json --tables age,sex
     --tables region --out release
     """
-    from margrave.measurements import Measurements
+    from margrave.measurements.measurements import Measurements
 
     publication = asked.publication()
     if any(path.suffix == ".npz" or path.is_dir() for path in files):

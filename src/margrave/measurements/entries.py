@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import AttributeSet
-from margrave.domain import Domain
+from margrave.domain.domain import Domain
 from margrave.errors import MeasurementError, suggestion
 from margrave.escaping import guarded
 from margrave.measurements.likelihood import Gaussian, Loss, checked_positive, real_array, transposed

@@ -35,7 +35,7 @@ from margrave.algebra.differences import corner, integrate, integrate_corners
 from margrave.algebra.kernels import Floats, Integers
 from margrave.algebra.layout import AttributeSet, Layout, canonical
 from margrave.discrete_gaussian import exact_variance
-from margrave.domain import Domain
+from margrave.domain.domain import Domain
 from margrave.errors import MargraveError, MeasurementError
 from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive, write_archive
 from margrave.measurements.entries import (

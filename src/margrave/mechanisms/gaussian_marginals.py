@@ -25,9 +25,9 @@ from margrave.algebra.layout import Layout
 from margrave.boundary import measure_marginal
 from margrave.data.source import is_source, open_source
 from margrave.discrete_gaussian import exact_variance
-from margrave.domain import Domain
+from margrave.domain.domain import Domain
 from margrave.errors import DataError, PlanError
-from margrave.measurements import Measurements
+from margrave.measurements.measurements import Measurements
 from margrave.mechanisms.mechanism import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
 from margrave.planning.coefficients import cell_counts, cell_variances, checked_contributions

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from margrave.algebra.layout import Layout
 from margrave.errors import PlanError
-from margrave.measurements import Measurements
+from margrave.measurements.measurements import Measurements
 from margrave.mechanisms.spending import Keep
 from margrave.planning.expectation import Expectation
 from margrave.privacy.budget import Budget

@@ -13,7 +13,7 @@ from margrave.boundary import check_range, measure_residuals
 from margrave.data.source import open_source
 from margrave.discrete_gaussian import exact_variance
 from margrave.errors import PlanError
-from margrave.measurements import Measurements
+from margrave.measurements.measurements import Measurements
 from margrave.mechanisms.mechanism import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
 from margrave.options import option

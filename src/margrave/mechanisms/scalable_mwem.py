@@ -44,7 +44,8 @@ from margrave.algebra.layout import Layout
 from margrave.boundary import MOST_ROWS, measure_marginal
 from margrave.data.source import open_source
 from margrave.errors import PlanError
-from margrave.measurements import Measurements, Provenance
+from margrave.measurements.measurements import Measurements
+from margrave.measurements.provenance import Provenance
 from margrave.mechanisms.gaussian_marginals import marginal_cost
 from margrave.mechanisms.mechanism import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, Spending, checked_sampler, provenance, spending

@@ -34,9 +34,10 @@ from margrave.algebra.kernels import Integers, thread_count
 from margrave.algebra.layout import Layout
 from margrave.data.redaction import quietly
 from margrave.data.source import Source, TableSource, is_source
-from margrave.domain import Domain
+from margrave.domain.domain import Domain
 from margrave.errors import BudgetRefusedError, DataError, DomainError, LedgerError, NoiseError, PlanError
-from margrave.measurements import Measurements, Provenance, Step
+from margrave.measurements.measurements import Measurements
+from margrave.measurements.provenance import Provenance, Step
 from margrave.memory import require_memory
 from margrave.privacy.budget import Budget, spoken_budget
 from margrave.privacy.entropy import Source as EntropySource

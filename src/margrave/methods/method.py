@@ -22,7 +22,7 @@ from margrave.errors import ReleaseError, suggestion
 
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
-    from margrave.measurements import Measurements
+    from margrave.measurements.measurements import Measurements
     from margrave.reconstruction.estimates import Estimates
     from margrave.reconstruction.nonnegative import Solution
     from margrave.workload import Workload

@@ -38,7 +38,9 @@ from margrave.algebra.differences import difference, integrate
 from margrave.algebra.kernels import Floats, Integers
 from margrave.algebra.layout import AttributeSet, Layout
 from margrave.errors import ConvergenceError, MeasurementError, ReleaseError
-from margrave.measurements import Gaussian, Laplace, Loss, Measurements, Observation
+from margrave.measurements.entries import Observation
+from margrave.measurements.likelihood import Gaussian, Laplace, Loss
+from margrave.measurements.measurements import Measurements
 
 Term = tuple[Floats, Loss]
 

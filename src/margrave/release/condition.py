@@ -19,8 +19,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from margrave.domain import Attribute, Domain, Label
-from margrave.domain.values import RELATIONS
+from margrave.domain.attribute import Attribute
+from margrave.domain.domain import Domain
+from margrave.domain.values import RELATIONS, Label
 from margrave.errors import QueryError
 from margrave.release.uncertainty import Mask
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
-from margrave.domain import Domain
-from margrave.measurements import Provenance
+from margrave.domain.domain import Domain
+from margrave.measurements.provenance import Provenance
 from margrave.privacy.budget import shown_fraction
 
 NO_INTERVALS = (

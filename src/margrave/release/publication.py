@@ -14,7 +14,7 @@ from pathlib import Path
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.errors import ReleaseError, StoreError, WorkloadError
-from margrave.measurements import Measurements
+from margrave.measurements.measurements import Measurements
 from margrave.methods import DEFAULT, Method, find
 from margrave.methods.method import Request
 from margrave.reconstruction.estimates import estimate_residuals

@@ -18,7 +18,8 @@ import numpy as np
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import AttributeSet
-from margrave.domain import Domain, Label
+from margrave.domain.domain import Domain
+from margrave.domain.values import Label
 from margrave.errors import QueryError, ReleaseError
 from margrave.measurements.entries import read_only, spoken
 from margrave.methods.method import Method

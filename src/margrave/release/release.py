@@ -10,7 +10,8 @@ from functools import cached_property
 import numpy as np
 
 from margrave.algebra.kernels import Floats
-from margrave.measurements import Measurements, Provenance
+from margrave.measurements.measurements import Measurements
+from margrave.measurements.provenance import Provenance
 from margrave.methods.method import Method
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Solution

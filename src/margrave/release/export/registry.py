@@ -12,7 +12,7 @@ from typing import Any
 
 from margrave.errors import StoreError
 from margrave.escaping import visible
-from margrave.measurements import Provenance
+from margrave.measurements.provenance import Provenance
 from margrave.release import facts
 from margrave.release.facts import float_above, kept_rows, query_statement
 from margrave.release.release import Release

@@ -25,7 +25,8 @@ from uuid import uuid4
 
 import numpy as np
 
-from margrave.domain import Attribute, Domain
+from margrave.domain.attribute import Attribute
+from margrave.domain.domain import Domain
 from margrave.errors import MargraveError, StoreError
 from margrave.escaping import guarded
 from margrave.release.facts import COLUMNS

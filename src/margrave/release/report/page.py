@@ -27,7 +27,7 @@ import numpy as np
 
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import AttributeSet
-from margrave.domain import Domain
+from margrave.domain.domain import Domain
 from margrave.errors import ReleaseError
 from margrave.escaping import JOINERS, visible
 from margrave.files import replacing

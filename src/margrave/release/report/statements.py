@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from margrave.measurements import Provenance
+from margrave.measurements.provenance import Provenance
 from margrave.release import facts
 from margrave.release.facts import (
     counted,

@@ -13,10 +13,10 @@ from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
 
-from margrave.domain import Domain
+from margrave.domain.domain import Domain
 from margrave.errors import StoreError
 from margrave.escaping import guarded, markdown, markdown_paragraphs
-from margrave.measurements import Provenance
+from margrave.measurements.provenance import Provenance
 from margrave.methods.method import Method
 from margrave.release import facts
 from margrave.release.facts import covered, float_above, kept_rows

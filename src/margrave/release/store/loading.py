@@ -23,10 +23,10 @@ import numpy as np
 
 from margrave.algebra.kernels import Floats, thread_count
 from margrave.algebra.layout import Layout
-from margrave.domain import Domain
+from margrave.domain.domain import Domain
 from margrave.errors import DamageError, MargraveError, MemoryLimitError, ReleaseError, StoreError
-from margrave.measurements import Measurements
 from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive
+from margrave.measurements.measurements import Measurements
 from margrave.memory import require_memory
 from margrave.methods import Method, names, read
 from margrave.reconstruction.estimates import estimate_residuals

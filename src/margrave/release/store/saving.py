@@ -17,8 +17,9 @@ import numpy as np
 from margrave.algebra.kernels import Floats, thread_count
 from margrave.algebra.layout import AttributeSet, Layout
 from margrave.errors import StoreError
-from margrave.measurements import Measurements, Provenance
 from margrave.measurements.archive import write_archive
+from margrave.measurements.measurements import Measurements
+from margrave.measurements.provenance import Provenance
 from margrave.methods.method import Method
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Solution

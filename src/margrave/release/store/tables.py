@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra.kernels import Floats
-from margrave.domain import Domain
+from margrave.domain.domain import Domain
 from margrave.errors import MargraveError
 from margrave.escaping import guarded
 from margrave.release.store import damage
