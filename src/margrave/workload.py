@@ -15,14 +15,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations
 from numbers import Real
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra.layout import AttributeSet, canonical, closure, maximal
-from margrave.domain.domain import Domain
 from margrave.errors import DomainError, WorkloadError
 from margrave.memory import require_memory
+
+if TYPE_CHECKING:
+    from margrave.domain.domain import Domain
 
 Names = tuple[str, ...]
 Weights = Mapping[Iterable[str], float] | Iterable[float]

@@ -13,17 +13,19 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.algebra.kernels import Floats
-from margrave.algebra.layout import AttributeSet
-from margrave.domain.domain import Domain
 from margrave.errors import MeasurementError, suggestion
 from margrave.escaping import guarded
 from margrave.measurements.likelihood import Gaussian, Loss, checked_positive, real_array, transposed
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
+    from margrave.algebra.layout import AttributeSet
+    from margrave.domain.domain import Domain
 
 Names = tuple[str, ...]
 Number = TypeVar("Number", bound=np.generic)

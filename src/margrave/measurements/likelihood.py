@@ -18,14 +18,16 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import Protocol, final
+from typing import TYPE_CHECKING, Protocol, final
 
 import numpy as np
 
 from margrave.algebra.differences import integrate
-from margrave.algebra.kernels import Floats
 from margrave.errors import MeasurementError
 from margrave.privacy.budget import shown_value
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
 
 # Precisions are inverse variances, and are added, multiplied by counts and divided by each other: within these bounds
 # none of that leaves the range of floating-point numbers.

@@ -25,14 +25,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from margrave.algebra import transform
 from margrave.algebra.differences import corner, integrate, integrate_corners
-from margrave.algebra.kernels import Floats, Integers
 from margrave.algebra.layout import AttributeSet, Layout, canonical
 from margrave.discrete_gaussian import exact_variance
 from margrave.domain.domain import Domain
@@ -49,6 +48,9 @@ from margrave.measurements.entries import (
 )
 from margrave.measurements.likelihood import Gaussian, Laplace, Loss, checked_positive, real_array
 from margrave.measurements.provenance import Provenance
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats, Integers
 
 # The name of the file in the folder of a release.
 _IN_RELEASE = "measurements.npz"

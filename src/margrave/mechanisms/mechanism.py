@@ -9,17 +9,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from margrave.algebra.layout import Layout
 from margrave.errors import PlanError
-from margrave.measurements.measurements import Measurements
-from margrave.mechanisms.spending import Keep
-from margrave.planning.expectation import Expectation
 from margrave.privacy.budget import Budget
-from margrave.privacy.ledger import Ledger
-from margrave.privacy.noise import Sampler
 from margrave.workload import Workload
+
+if TYPE_CHECKING:
+    from margrave.measurements.measurements import Measurements
+    from margrave.mechanisms.spending import Keep
+    from margrave.planning.expectation import Expectation
+    from margrave.privacy.ledger import Ledger
+    from margrave.privacy.noise import Sampler
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,24 +27,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from margrave.algebra.kernels import Integers, thread_count
-from margrave.algebra.layout import Layout
 from margrave.data.redaction import quietly
 from margrave.data.source import Source, TableSource, is_source
-from margrave.domain.domain import Domain
 from margrave.errors import BudgetRefusedError, DataError, DomainError, LedgerError, NoiseError, PlanError
 from margrave.measurements.measurements import Measurements
 from margrave.measurements.provenance import Provenance, Step
 from margrave.memory import require_memory
 from margrave.privacy.budget import Budget, spoken_budget
-from margrave.privacy.entropy import Source as EntropySource
-from margrave.privacy.ledger import Ledger
-from margrave.privacy.ledger_file import Detail, Entry
 from margrave.privacy.noise import Sampler, described_sampler, described_source, gaussian_sampler
-from margrave.workload import Workload
+
+if TYPE_CHECKING:
+    from margrave.algebra.layout import Layout
+    from margrave.domain.domain import Domain
+    from margrave.privacy.entropy import Source as EntropySource
+    from margrave.privacy.ledger import Ledger
+    from margrave.privacy.ledger_file import Detail, Entry
+    from margrave.workload import Workload
 
 Keep = Callable[[Measurements], None]
 # By these others end a process: SIGHUP when its terminal goes. Windows has no SIGHUP.

@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from margrave.algebra.kernels import Floats, Integers
-from margrave.algebra.layout import Layout
 from margrave.errors import PlanError
-from margrave.privacy.budget import Budget
-from margrave.workload import Workload
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats, Integers
+    from margrave.algebra.layout import Layout
+    from margrave.privacy.budget import Budget
+    from margrave.workload import Workload
 
 _HEADINGS = ("attributes", "tables", "cells", "smallest error", "median error", "largest error", "budget")
 

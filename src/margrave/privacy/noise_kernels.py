@@ -23,14 +23,16 @@ is given as ½. Anything else is undecided. A comparison is undecided with proba
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from margrave.privacy.entropy import WordArray
 from margrave.privacy.exponential import exponential_bounds
+
+if TYPE_CHECKING:
+    from margrave.privacy.entropy import WordArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -29,6 +29,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +37,13 @@ from numpy.typing import NDArray
 from margrave.algebra import transform
 from margrave.algebra.differences import difference, integrate
 from margrave.algebra.kernels import Floats, Integers
-from margrave.algebra.layout import AttributeSet, Layout
 from margrave.errors import ConvergenceError, MeasurementError, ReleaseError
-from margrave.measurements.entries import Observation
 from margrave.measurements.likelihood import Gaussian, Laplace, Loss
-from margrave.measurements.measurements import Measurements
+
+if TYPE_CHECKING:
+    from margrave.algebra.layout import AttributeSet, Layout
+    from margrave.measurements.entries import Observation
+    from margrave.measurements.measurements import Measurements
 
 Term = tuple[Floats, Loss]
 

@@ -18,12 +18,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from margrave.domain.attribute import Attribute
-from margrave.domain.domain import Domain
 from margrave.domain.values import RELATIONS, Label
 from margrave.errors import QueryError
 from margrave.release.uncertainty import Mask
+
+if TYPE_CHECKING:
+    from margrave.domain.attribute import Attribute
+    from margrave.domain.domain import Domain
 
 Masks = dict[str, Mask]
 

@@ -16,10 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
-from margrave.domain.domain import Domain
-from margrave.measurements.provenance import Provenance
 from margrave.privacy.budget import shown_fraction
+
+if TYPE_CHECKING:
+    from margrave.domain.domain import Domain
+    from margrave.measurements.provenance import Provenance
 
 NO_INTERVALS = (
     "There are no intervals: which tables were measured depended on earlier noise, and an interval that ignores this "

@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.errors import ReleaseError, StoreError, WorkloadError
 from margrave.measurements.measurements import Measurements
@@ -21,6 +21,9 @@ from margrave.reconstruction.estimates import estimate_residuals
 from margrave.release.release import Release
 from margrave.release.table import Counts
 from margrave.workload import Workload
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
 
 REPORT = "report.html"
 Tick = Callable[[int, int | None], None]

@@ -12,23 +12,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats
-from margrave.algebra.layout import AttributeSet
-from margrave.domain.domain import Domain
 from margrave.domain.values import Label
 from margrave.errors import QueryError, ReleaseError
 from margrave.measurements.entries import read_only, spoken
-from margrave.methods.method import Method
-from margrave.reconstruction.estimates import Estimates
 from margrave.release.condition import Masks, both, read_condition
 from margrave.release.share import Share
 from margrave.release.table import Counts, Table
 from margrave.release.uncertainty import Mask, direct_noise, query_covariance, unmeasured
-from margrave.workload import Workload
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
+    from margrave.algebra.layout import AttributeSet
+    from margrave.domain.domain import Domain
+    from margrave.methods.method import Method
+    from margrave.reconstruction.estimates import Estimates
+    from margrave.workload import Workload
 
 _MOST_NAMED = 3
 

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from margrave.algebra.kernels import Floats
 from margrave.escaping import visible
 from margrave.measurements.entries import read_only, spoken
 from margrave.release.table import Axis, Table, arrow_table, pandas_frame, polars_frame
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+
+    from margrave.algebra.kernels import Floats
 
 # From how many standard errors of the denominator on the ratio is nearly linear in both counts.
 CLEAR = 5.0

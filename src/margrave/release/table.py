@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra.kernels import Floats
-from margrave.algebra.layout import Layout
 from margrave.errors import ReleaseError
 from margrave.escaping import visible
 from margrave.measurements.entries import read_only, spoken
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+
+    from margrave.algebra.layout import Layout
 
 Read = Callable[[Sequence[int], Floats], None]
 Axis = tuple[str, tuple[str, ...]]

@@ -22,17 +22,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats
-from margrave.algebra.layout import Layout
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Problem, Splitting, solver_weights
 from margrave.reconstruction.prior.completion import complete
 from margrave.reconstruction.prior.shrinkage import shrink_residuals
 from margrave.reconstruction.prior.total import shrunk_total
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
+    from margrave.algebra.layout import Layout
 
 # Of a solve by this rule. Shrunk or completed residuals are nearly feasible: the loss that is left is a small part of
 # what the measurements have, and a gap relative to it says more (docs/weights.md has what 1e-4 would change).

@@ -21,12 +21,15 @@ stays as it is; where they do not, c = 0 and the prediction takes its place, als
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from margrave.algebra.kernels import Floats, Index, center_before, compiled, over_tables
-from margrave.algebra.layout import Layout
 from margrave.reconstruction.prior.fitting import fit_facets
+
+if TYPE_CHECKING:
+    from margrave.algebra.layout import Layout
 
 # Cycles of fitting for tables of three attributes and more: tables are predicted here, not fitted to the last digit.
 CYCLES = 8

@@ -13,8 +13,10 @@ They differ by about a share (σ/z)² of the total.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from margrave.reconstruction.estimates import Estimates
+if TYPE_CHECKING:
+    from margrave.reconstruction.estimates import Estimates
 
 # The least total, in standard deviations of its measurement.
 LEAST = 0.1

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from margrave.errors import ReleaseError, suggestion
 from margrave.files import replacing
 from margrave.release.export.registry import registry_entry
 from margrave.release.export.sdmx import write_sdmx
-from margrave.release.release import Release
 from margrave.release.store.folder import checked_target, new_folder, require_outside
 from margrave.release.store.tables import table_stems, write_csv
+
+if TYPE_CHECKING:
+    from margrave.release.release import Release
 
 FORMS = ("csv", "sdmx", "registry")
 Progress = Callable[[int, int], None]

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from margrave.errors import StoreError
 from margrave.escaping import visible
-from margrave.measurements.provenance import Provenance
 from margrave.release import facts
 from margrave.release.facts import float_above, kept_rows, query_statement
-from margrave.release.release import Release
 from margrave.release.store.tables import safe_word
+
+if TYPE_CHECKING:
+    from margrave.measurements.provenance import Provenance
+    from margrave.release.release import Release
 
 Entry = dict[str, Any]
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from margrave.errors import ReleaseError
 from margrave.release.facts import order_name, percent, short
-from margrave.release.report.findings import OrderFindings
 
 if TYPE_CHECKING:
     import altair as alt
+
+    from margrave.release.report.findings import OrderFindings
 
 Row = Mapping[str, object]
 

@@ -25,9 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from margrave.algebra.kernels import Floats
-from margrave.algebra.layout import AttributeSet
-from margrave.domain.domain import Domain
 from margrave.errors import ReleaseError
 from margrave.escaping import JOINERS, visible
 from margrave.files import replacing
@@ -42,6 +39,10 @@ from margrave.release.table import Table, distinct
 
 if TYPE_CHECKING:
     from markupsafe import Markup
+
+    from margrave.algebra.kernels import Floats
+    from margrave.algebra.layout import AttributeSet
+    from margrave.domain.domain import Domain
 
 NAME = "report.html"
 MOST_BYTES = 2_000_000

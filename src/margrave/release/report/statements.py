@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from margrave.measurements.provenance import Provenance
 from margrave.release import facts
 from margrave.release.facts import (
     counted,
@@ -32,8 +31,11 @@ from margrave.release.facts import (
     whole,
     with_fraction,
 )
-from margrave.release.release import Release
-from margrave.release.report.findings import Findings
+
+if TYPE_CHECKING:
+    from margrave.measurements.provenance import Provenance
+    from margrave.release.release import Release
+    from margrave.release.report.findings import Findings
 
 _ONLY_ERROR = "The noise is the only error that the release adds"
 # Shares of the budget below it come from rounding the noise up, and need no words.

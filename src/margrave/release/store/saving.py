@@ -15,14 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from margrave.algebra.kernels import Floats, thread_count
-from margrave.algebra.layout import AttributeSet, Layout
 from margrave.errors import StoreError
 from margrave.measurements.archive import write_archive
-from margrave.measurements.measurements import Measurements
-from margrave.measurements.provenance import Provenance
-from margrave.methods.method import Method
-from margrave.reconstruction.estimates import Estimates
-from margrave.reconstruction.nonnegative import Solution
 from margrave.release.store import (
     KIND,
     MANIFEST,
@@ -45,10 +39,17 @@ from margrave.release.store.folder import (
     sync,
 )
 from margrave.release.store.tables import table_stems, write_csv, write_parquet
-from margrave.workload import Workload
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from margrave.algebra.layout import AttributeSet, Layout
+    from margrave.measurements.measurements import Measurements
+    from margrave.measurements.provenance import Provenance
+    from margrave.methods.method import Method
+    from margrave.reconstruction.estimates import Estimates
+    from margrave.reconstruction.nonnegative import Solution
+    from margrave.workload import Workload
 
 Progress = Callable[[int, int], None]
 

@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.algebra.kernels import Floats
-from margrave.domain.domain import Domain
 from margrave.errors import MargraveError
 from margrave.escaping import guarded
 from margrave.release.store import damage
@@ -30,6 +28,9 @@ from margrave.release.table import distinct
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from margrave.algebra.kernels import Floats
+    from margrave.domain.domain import Domain
 
 Names = tuple[str, ...]
 
