@@ -37,7 +37,7 @@ from margrave.options import Kind, Option, option, options_of
 if TYPE_CHECKING:
     from margrave.data.description import Data
     from margrave.domain.domain import Domain
-    from margrave.mechanisms.mechanism import Mechanism
+    from margrave.mechanisms import Mechanism
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
     from margrave.release.publication import Publication

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from margrave.measurements.archive import KeptFile
     from margrave.measurements.measurements import Measurements
     from margrave.measurements.provenance import Provenance
-    from margrave.mechanisms.mechanism import Mechanism
+    from margrave.mechanisms import Mechanism
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
     from margrave.release.publication import Publication
@@ -155,7 +155,7 @@ def _measured(
     begin: Callable[[str], Tick],
 ) -> Measurements:
     """Measure the table of a job; signals wait until what was paid for is on disk."""
-    from margrave.mechanisms.mechanism import Run
+    from margrave.mechanisms import Run
 
     source = replace(job.source(), progress=begin("counting"))
     stages = begin("measuring") if mechanism.staged else None

@@ -28,7 +28,7 @@ from margrave.discrete_gaussian import exact_variance
 from margrave.domain.domain import Domain
 from margrave.errors import DataError, PlanError
 from margrave.measurements.measurements import Measurements
-from margrave.mechanisms.mechanism import Mechanism, Run, checked_request
+from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
 from margrave.planning.coefficients import cell_counts, cell_variances, checked_contributions
 from margrave.planning.expectation import Expectation

@@ -15,7 +15,7 @@ from margrave.data.source import open_source
 from margrave.discrete_gaussian import exact_variance
 from margrave.errors import PlanError
 from margrave.measurements.measurements import Measurements
-from margrave.mechanisms.mechanism import Mechanism, Run, checked_request
+from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
 from margrave.options import option
 from margrave.planning import plans

@@ -46,8 +46,8 @@ from margrave.boundary import MOST_ROWS, measure_marginal
 from margrave.data.source import open_source
 from margrave.errors import PlanError
 from margrave.measurements.measurements import Measurements
+from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.gaussian_marginals import marginal_cost
-from margrave.mechanisms.mechanism import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, Spending, checked_sampler, provenance, spending
 from margrave.options import option
 from margrave.planning.coefficients import checked_contributions
