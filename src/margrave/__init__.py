@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from margrave.release.export import export
     from margrave.release.publication import Publication, reconstruct
     from margrave.release.release import Release
-    from margrave.release.report.page import write_report
+    from margrave.release.report import write_report
     from margrave.release.store.loading import load, verify
 
     __version__: str
@@ -82,7 +82,7 @@ _LATE = {
     "scalable_mwem": "margrave.mechanisms.scalable_mwem",
     "validate": "margrave.data.custodian.validation",
     "verify": "margrave.release.store.loading",
-    "write_report": "margrave.release.report.page",
+    "write_report": "margrave.release.report",
 }
 
 
