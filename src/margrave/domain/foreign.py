@@ -364,7 +364,6 @@ def _sdnist_labels(
     return ([int(text) for text in texts] if whole else texts), ""
 
 
-YAML_ENDINGS = (".yaml", ".yml")
 # How each format is recognised and read; the first that is recognised counts.
 _FORMATS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any]], list[Column]]], ...] = (
     (is_csvw, csvw_columns),
