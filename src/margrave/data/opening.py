@@ -160,7 +160,7 @@ def require_ids(engine: Engine, privacy_id: str) -> None:
     privacy_id
         The column of ids.
     """
-    from margrave.data.persons.ids import refused_ids
+    from margrave.data.persons import refused_ids
 
     fault = engine.id_fault(privacy_id)
     if fault:

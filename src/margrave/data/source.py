@@ -17,7 +17,7 @@ from margrave.errors import DataError
 
 if TYPE_CHECKING:
     from margrave.data.engines.engine import Engine
-    from margrave.data.persons.contributions import Choice
+    from margrave.data.persons import Choice
 
 __all__ = ["Data", "Source", "TableSource", "is_source", "open_source"]
 
@@ -92,7 +92,7 @@ class TableSource:
     def _count(self, layout: Layout) -> Integers:
         from margrave.data.counting.fetch import fetch_counts
         from margrave.data.counting.pushdown import pays
-        from margrave.data.persons.contributions import Choice, draw_salt
+        from margrave.data.persons import Choice, draw_salt
 
         data = self._data
         tables = len(layout.sets) - layout.outer

@@ -25,7 +25,7 @@ from margrave.data.description import Data
 from margrave.data.embedded_duckdb import connect, stream
 from margrave.data.engines.engine import Engine
 from margrave.data.opening import kind_of, opened, require_columns, require_ids
-from margrave.data.persons.contributions import PERSON, Choice, keep_rows
+from margrave.data.persons import PERSON, Choice, keep_rows
 from margrave.data.redaction import quiet_items
 from margrave.domain import Domain
 

@@ -21,8 +21,7 @@ from margrave.data.counting.rows import read
 from margrave.data.counting.tally import sum_inner
 from margrave.data.engines.engine import COUNT, Engine
 from margrave.data.opening import require_columns, require_ids
-from margrave.data.persons.contributions import PERSON, ROW, Choice
-from margrave.data.persons.ids import missing_id
+from margrave.data.persons import PERSON, ROW, Choice, missing_id
 from margrave.domain import Domain
 from margrave.domain.values.numbers import OUTSIDE
 

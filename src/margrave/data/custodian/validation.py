@@ -19,7 +19,7 @@ from margrave.data.description import Data, described
 from margrave.data.encoding.encoder import Encoder
 from margrave.data.engines.engine import Engine
 from margrave.data.opening import kind_of, opened, require_columns, require_ids
-from margrave.data.persons.ids import canonical_ids, plain_ids
+from margrave.data.persons import canonical_ids, plain_ids
 from margrave.data.redaction import quietly
 from margrave.domain import Attribute, Domain
 from margrave.domain.values.numbers import MISSING, OUTSIDE, CodeArray

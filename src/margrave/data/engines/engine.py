@@ -16,8 +16,7 @@ import narwhals as nw
 import pyarrow as pa
 
 from margrave.data.embedded_duckdb import connect, quoted, stream
-from margrave.data.persons.contributions import PERSON, ROW, Choice, keep_rows
-from margrave.data.persons.ids import FOLDED, canonical_ids, plain_ids
+from margrave.data.persons import FOLDED, PERSON, ROW, Choice, canonical_ids, keep_rows, plain_ids
 from margrave.errors import DataError
 
 # Rows of a batch that an engine is asked for: few enough to stay in the caches, enough to make a call worth its while.
@@ -54,7 +53,7 @@ class Engine(ABC):
     threaded
         Whether batches may be read by another thread than the one that opened it.
     chooses
-        Whether it can tell by itself which rows of a person are kept (`margrave.data.persons.contributions`).
+        Whether it can tell by itself which rows of a person are kept (`margrave.data.persons`).
     chooses_here
         Whether the codes of all rows come into this process for that, so that ids of every allowed type will do.
     """
@@ -95,7 +94,7 @@ class Engine(ABC):
     def id_fault(self, column: str) -> str:
         """Return what keeps a column from telling persons apart, in words; empty if nothing is known that does.
 
-        `margrave.data.persons.ids` knows what follows from the type of Arrow data; this is what the type of the engine
+        `margrave.data.persons` knows what follows from the type of Arrow data; this is what the type of the engine
         says in addition.
         """
         return ""
