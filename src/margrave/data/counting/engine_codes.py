@@ -16,7 +16,7 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from margrave.data.encoding.encoder import Encoder
+from margrave.data.encoding import Encoder
 from margrave.domain import Attribute
 from margrave.domain.values.numbers import MISSING, OUTSIDE, CodeArray, Comparison, Comparisons, as_written, is_double
 from margrave.errors import DataError

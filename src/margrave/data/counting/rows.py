@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from margrave.algebra.kernels import Integers
 from margrave.data.counting.tally import Codes, code_type
-from margrave.data.encoding.encoder import DROPPED, Encoder
+from margrave.data.encoding import DROPPED, Encoder
 from margrave.data.persons import canonical_ids, missing_id, plain_ids
 from margrave.domain import Domain
 from margrave.errors import DataError

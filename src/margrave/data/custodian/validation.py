@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from margrave.data.description import Data, described
-from margrave.data.encoding.encoder import Encoder
+from margrave.data.encoding import Encoder
 from margrave.data.engines.engine import Engine
 from margrave.data.opening import kind_of, opened, require_columns, require_ids
 from margrave.data.persons import canonical_ids, plain_ids
