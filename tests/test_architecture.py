@@ -36,7 +36,7 @@ DATA_FLOORS = [
     {"opening"},
     {"description"},
     {"counting"},
-    {"source", "custodian"},
+    {"source", "draft", "validation"},
 ]
 POST_PROCESSING = ("reconstruction", "methods", "release")
 PRIVATE = ("data", "boundary", "mechanisms")

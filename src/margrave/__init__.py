@@ -73,7 +73,7 @@ _LATE = {
     "Publication": "margrave.release.publication",
     "Release": "margrave.release.release",
     "budget_for_margin": "margrave.planning.plans",
-    "draft_domain": "margrave.data.custodian.draft",
+    "draft_domain": "margrave.data.draft",
     "export": "margrave.release.export.forms",
     "gaussian_marginals": "margrave.mechanisms.gaussian_marginals",
     "load": "margrave.release.store.loading",
@@ -82,7 +82,7 @@ _LATE = {
     "reconstruct": "margrave.release.reconstruct",
     "residual_planner": "margrave.mechanisms.residual_planner",
     "scalable_mwem": "margrave.mechanisms.scalable_mwem",
-    "validate": "margrave.data.custodian.validation",
+    "validate": "margrave.data.validation",
     "verify": "margrave.release.store.inspection",
     "write_report": "margrave.release.report.page",
 }

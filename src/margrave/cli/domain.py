@@ -14,7 +14,7 @@ from margrave.cli.screen import Screen, print_table, write_json
 from margrave.errors import DomainError
 
 if TYPE_CHECKING:
-    from margrave.data.custodian.draft import Draft
+    from margrave.data.draft import Draft
 
 _MOST_CATEGORIES = 6
 
@@ -32,7 +32,7 @@ def domain(
 
     Example:  margrave domain people.parquet --out domain.json
     """
-    from margrave.data.custodian.draft import draft_domain
+    from margrave.data.draft import draft_domain
 
     if out is not None and out.exists() and not overwrite:
         raise DomainError(f"{out} exists already", remedy="give another name, or --overwrite to replace it")

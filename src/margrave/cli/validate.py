@@ -12,7 +12,7 @@ from margrave.cli.options import AsJson, takes
 from margrave.cli.screen import Screen, console, print_json, print_table
 
 if TYPE_CHECKING:
-    from margrave.data.custodian.validation import AttributeFit, Fit, PersonFit
+    from margrave.data.validation import AttributeFit, Fit, PersonFit
 
 _MOST_CATEGORIES = 6
 _DOES_NOT_FIT = 2
@@ -28,7 +28,7 @@ def validate(
 
     Example:  margrave validate people.parquet domain.json
     """
-    from margrave.data.custodian import validation
+    from margrave.data import validation
     from margrave.domain import Domain
 
     declared = Domain.read(domain)

@@ -194,11 +194,9 @@ class Encoder:
         if pa.types.is_date32(kind):
             return self._moments.dates(buffer_of(column, np.int32))
         values = buffer_of(column, np.int64)
-        return (
-            self._moments.dates(values // (1000 * _DAY))
-            if dates
-            else self._moments.times(values, kind.unit, zoned=zoned)
-        )
+        if dates:  # in milliseconds
+            return self._moments.dates(values // (1000 * _DAY))
+        return self._moments.times(values, kind.unit, zoned=zoned)
 
     def _wrong_kind(self, found: str) -> DataError:
         """Return the error for a column of a type that the attribute does not declare."""
