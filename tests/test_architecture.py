@@ -30,7 +30,7 @@ FLOORS = [
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # The sub-rooms of data/, in the same way.
 DATA_FLOORS = [
-    {"redaction", "embedded_duckdb"},
+    {"redaction", "read_only"},
     {"persons", "encoding"},
     {"engines"},
     {"opening"},

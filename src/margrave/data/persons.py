@@ -39,7 +39,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from margrave.data.embedded_duckdb import quoted
+from margrave.data.read_only import quoted
 from margrave.errors import DataError
 from margrave.privacy.entropy import SystemEntropy
 

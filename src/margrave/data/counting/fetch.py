@@ -22,10 +22,10 @@ from margrave.algebra.threads import thread_count
 from margrave.data.counting.rows import RowCoder, Rows
 from margrave.data.counting.tally import Codes, Tally, chunk_rows
 from margrave.data.description import Data
-from margrave.data.embedded_duckdb import connect, stream
 from margrave.data.engines.engine import Engine
 from margrave.data.opening import kind_of, opened, require_columns, require_ids
 from margrave.data.persons import PERSON, Choice, keep_rows
+from margrave.data.read_only import connect, stream
 from margrave.data.redaction import quiet_items
 from margrave.domain import Domain
 

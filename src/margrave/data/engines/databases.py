@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from margrave.data.engines.engine import BATCH_ROWS, COUNT, DuckEngine, Engine, FrameEngine, coded_columns
-from margrave.data.engines.queries import connect_reading, postgres_table
 from margrave.data.persons import FOLDED, ROW, Choice, Dialect, chosen_sql
+from margrave.data.read_only import connect_reading, postgres_table
 from margrave.data.redaction import split_url
 from margrave.errors import DataError
 

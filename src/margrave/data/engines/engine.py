@@ -15,8 +15,8 @@ from weakref import WeakSet
 import narwhals as nw
 import pyarrow as pa
 
-from margrave.data.embedded_duckdb import connect, quoted, stream
 from margrave.data.persons import FOLDED, PERSON, ROW, Choice, canonical_ids, keep_rows, plain_ids
+from margrave.data.read_only import connect, quoted, stream
 from margrave.errors import DataError
 
 # Rows of a batch that an engine is asked for: few enough to stay in the caches, enough to make a call worth its while.
