@@ -9,7 +9,7 @@ from margrave.workload import Workload
 
 if TYPE_CHECKING:
     from margrave import methods
-    from margrave.data.counting.coded_table import CodedTable
+    from margrave.data.counting.tally import CodedTable
     from margrave.data.description import Data
     from margrave.measurements import Gaussian, Laplace, Measurements
     from margrave.mechanisms.gaussian_marginals import gaussian_marginals
@@ -63,7 +63,7 @@ __all__ = [
 # What needs the compiled loops is imported when it is first used: the command line must answer at once.
 _LATE = {
     "Budget": "margrave.privacy.budget",
-    "CodedTable": "margrave.data.counting.coded_table",
+    "CodedTable": "margrave.data.counting.tally",
     "Data": "margrave.data.description",
     "Gaussian": "margrave.measurements",
     "Laplace": "margrave.measurements",

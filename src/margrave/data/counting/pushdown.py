@@ -17,7 +17,7 @@ import pyarrow as pa
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
 from margrave.data.counting.engine_codes import FETCH, Key, Kind, is_comparable, is_text
-from margrave.data.counting.rows import read
+from margrave.data.counting.fetch import read
 from margrave.data.counting.tally import sum_inner
 from margrave.data.engines.engine import COUNT, Engine
 from margrave.data.opening import require_columns, require_ids
