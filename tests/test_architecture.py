@@ -31,12 +31,11 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # The sub-rooms of data/, in the same way.
 DATA_FLOORS = [
     {"redaction", "read_only"},
-    {"persons", "encoding"},
+    {"kinds", "persons", "encoding"},
     {"engines"},
-    {"opening"},
-    {"description"},
     {"counting"},
-    {"source", "draft", "validation"},
+    {"source"},
+    {"draft", "validation"},
 ]
 POST_PROCESSING = ("reconstruction", "methods", "release")
 PRIVATE = ("data", "boundary", "mechanisms")

@@ -10,7 +10,7 @@ from margrave.workload import Workload
 if TYPE_CHECKING:
     from margrave import methods
     from margrave.data.counting.tally import CodedTable
-    from margrave.data.description import Data
+    from margrave.data.source import Data
     from margrave.measurements import Gaussian, Laplace, Measurements
     from margrave.mechanisms.gaussian_marginals import gaussian_marginals
     from margrave.mechanisms.residual_planner import measure, residual_planner
@@ -64,7 +64,7 @@ __all__ = [
 _LATE = {
     "Budget": "margrave.privacy.budget",
     "CodedTable": "margrave.data.counting.tally",
-    "Data": "margrave.data.description",
+    "Data": "margrave.data.source",
     "Gaussian": "margrave.measurements",
     "Laplace": "margrave.measurements",
     "Ledger": "margrave.privacy.ledger",

@@ -21,9 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from margrave.data.description import Data, described
-from margrave.data.opening import kind_of, opened, require_columns
+from margrave.data.engines.engine import require_columns
+from margrave.data.kinds import kind_of
 from margrave.data.redaction import quietly
+from margrave.data.source import Data, described
 from margrave.domain import Attribute, Domain, Label
 from margrave.errors import DataError
 
@@ -179,7 +180,7 @@ def _policies(profile: Profile) -> dict[str, Any]:
 
 def _profiles(data: Data, columns: Sequence[str] | None) -> dict[str, Profile]:
     """Look at all rows once."""
-    with opened(data.source, data.table, data.query, data.text_format) as engine:
+    with data.opened() as engine:
         names = engine.names if columns is None else tuple(columns)
         require_columns(engine, names, privacy_id=data.privacy_id, for_custodian=True)
         if not names:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from margrave.data.description import Data
 from margrave.data.draft import MANY, WARNING, Profile, draft_domain, round_cuts
+from margrave.data.source import Data
 from margrave.data.validation import validate
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError

@@ -7,7 +7,7 @@ import re
 import pyarrow as pa
 import pytest
 
-from margrave.data.description import Data
+from margrave.data.source import Data
 from margrave.data.validation import Persons, validate
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError

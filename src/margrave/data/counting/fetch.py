@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from margrave.algebra.threads import thread_count
 from margrave.data.counting.tally import Codes, Tally, chunk_rows, code_type
 from margrave.data.encoding import DROPPED, Encoder
-from margrave.data.opening import require_columns, require_ids
+from margrave.data.engines.engine import require_columns, require_ids
 from margrave.data.persons import PERSON, canonical_ids, keep_rows, missing_id, plain_ids
 from margrave.data.read_only import connect, stream
 from margrave.errors import DataError

@@ -19,8 +19,7 @@ from margrave.algebra.layout import Layout
 from margrave.data.counting.engine_codes import FETCH, Key, Kind, is_comparable, is_text
 from margrave.data.counting.fetch import read
 from margrave.data.counting.tally import sum_inner
-from margrave.data.engines.engine import COUNT, Engine
-from margrave.data.opening import require_columns, require_ids
+from margrave.data.engines.engine import COUNT, Engine, require_columns, require_ids
 from margrave.data.persons import PERSON, ROW, Choice, missing_id
 from margrave.domain import Domain
 from margrave.domain.values.numbers import OUTSIDE

@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 from margrave.data.engines.engine import BATCH_ROWS, DuckEngine, Engine
-from margrave.data.engines.formats import COMPRESSED, JSON, PARQUET, TextFormat, format_of, is_separated, wrong_ending
+from margrave.data.kinds import COMPRESSED, JSON, PARQUET, TextFormat, format_of, is_separated, wrong_ending
 from margrave.data.read_only import connect, duckdb_select, quoted, text
 from margrave.data.redaction import shown
 from margrave.errors import DataError, suggestion
