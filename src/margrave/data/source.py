@@ -160,7 +160,7 @@ def described(source: object) -> Data:
 
 def _engine(data: Data, stack: ExitStack) -> Engine:
     """Return the engine for a table; libraries are loaded here, each when it is needed."""
-    from margrave.data.engines import databases, engine, files
+    from margrave.data.engines import databases, engine, files, spark
 
     source: Any = data.source
     kind = kind_of(source)
@@ -175,7 +175,7 @@ def _engine(data: Data, stack: ExitStack) -> Engine:
     if kind is SourceKind.IBIS:
         return databases.open_ibis(source, stack)
     if kind is SourceKind.SPARK:
-        return databases.SparkEngine(source, stack)
+        return spark.SparkEngine(source, stack)
     return _arrow_engine(source, kind, stack)
 
 

@@ -7,8 +7,8 @@ all rows once, as codes. One thread reads the next batch of rows while the other
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import Empty, Full, Queue
 from threading import Event, Thread
@@ -65,7 +65,12 @@ def fetch_counts(
     privacy_id = None if choice is None else choice.privacy_id
     needed = {k for members in layout.sets[layout.outer :] for k in members}
     coder = RowCoder(
-        domain, needed, untyped=engine.untyped, decimal=engine.decimal, counts=counts, privacy_id=privacy_id
+        domain,
+        read(domain, needed),
+        untyped=engine.untyped,
+        decimal=engine.decimal,
+        counts=counts,
+        privacy_id=privacy_id,
     )
     require_columns(engine, coder.columns, privacy_id=privacy_id, counts=counts)
     if privacy_id is not None:
@@ -116,7 +121,8 @@ def _coded(engine: Engine, coder: RowCoder, attributes: int) -> Iterator[Rows]:
     with ThreadPoolExecutor(thread_count()) as threads:
         for batch in read_ahead(read) if engine.threaded else read:
             for begin in range(0, batch.num_rows, largest):
-                yield coder.code(batch.slice(begin, largest), threads)
+                rows, dropped = coder.coded(batch.slice(begin, largest), threads.map)
+                yield rows.without(dropped)
 
 
 def _chunks(rows: Iterator[Rows], attributes: int) -> Iterator[Rows]:
@@ -126,13 +132,13 @@ def _chunks(rows: Iterator[Rows], attributes: int) -> Iterator[Rows]:
         waiting.append(part)
         enough = chunk_rows(attributes, part.codes.itemsize)
         if sum(piece.codes.shape[1] for piece in waiting) >= enough // 2:
-            yield _together(waiting)
+            yield together(waiting)
             waiting = []
     if waiting:
-        yield _together(waiting)
+        yield together(waiting)
 
 
-def _together(parts: Sequence[Rows]) -> Rows:
+def together(parts: Sequence[Rows]) -> Rows:
     """Return several pieces as one."""
     if len(parts) == 1:
         return parts[0]
@@ -205,6 +211,17 @@ class Rows:
     weights: Integers | None = None
     persons: pa.Array | None = None
 
+    def without(self, dropped: NDArray[np.bool_] | None) -> Rows:
+        """Return the rows that are not dropped; all if None."""
+        if dropped is None or not dropped.any():
+            return self
+        kept = ~dropped
+        return Rows(
+            np.ascontiguousarray(self.codes[:, kept]),
+            None if self.weights is None else self.weights[kept],
+            None if self.persons is None else self.persons.filter(pa.array(kept)),
+        )
+
 
 class RowCoder:
     """Turns batches of a table into rows of codes.
@@ -213,9 +230,8 @@ class RowCoder:
     ----------
     domain
         The declared domain.
-    needed
-        Which of its attributes are in a table to count. Those that may drop a row are read as well: a row that is
-        dropped is dropped for every table.
+    attributes
+        Which of its attributes to encode, by `read`.
     untyped
         Whether all values are texts.
     decimal
@@ -229,7 +245,7 @@ class RowCoder:
     def __init__(
         self,
         domain: Domain,
-        needed: Collection[int],
+        attributes: Collection[int],
         *,
         untyped: bool,
         decimal: str = ".",
@@ -238,7 +254,7 @@ class RowCoder:
     ) -> None:
         self._domain, self._counts, self._privacy_id, self._untyped = domain, counts, privacy_id, untyped
         self._encoders = {
-            k: Encoder(domain[domain.attributes[k]], untyped=untyped, decimal=decimal) for k in read(domain, needed)
+            k: Encoder(domain[domain.attributes[k]], untyped=untyped, decimal=decimal) for k in attributes
         }
         self._type = code_type(domain.shape)
         self._id_type: pa.DataType | None = None
@@ -249,28 +265,26 @@ class RowCoder:
         beside = [name for name in (self._counts, self._privacy_id) if name is not None]
         return tuple(dict.fromkeys([*(self._domain.attributes[k] for k in self._encoders), *beside]))
 
-    def code(self, batch: pa.RecordBatch, threads: Executor) -> Rows:
-        """Return the rows of a batch that are kept; columns are encoded on several threads."""
-        weights, persons = self._weights(batch), self._persons(batch)
+    def coded(self, batch: pa.RecordBatch, run: Callable[..., Iterable[Any]]) -> tuple[Rows, NDArray[np.bool_] | None]:
+        """Return all rows of a batch, and which of them are dropped; None if none is.
+
+        Parameters
+        ----------
+        batch
+            The rows.
+        run
+            Encodes the columns, as ``map`` does one after the other, and that of an executor on several threads.
+        """
         codes = np.zeros((len(self._domain), batch.num_rows), dtype=self._type)
-        dropped = np.zeros(batch.num_rows, dtype=np.bool_)
 
         def encode(k: int) -> NDArray[np.bool_] | None:
             found = self._encoders[k].encode(batch.column(self._domain.attributes[k]))
             codes[k] = found  # −1 becomes some other number, and its row goes
             return found == DROPPED if self._domain[self._domain.attributes[k]].outside == "drop" else None
 
-        for gone in threads.map(encode, self._encoders):
-            if gone is not None:
-                dropped |= gone
-        if not dropped.any():
-            return Rows(codes, weights, persons)
-        kept = ~dropped
-        return Rows(
-            np.ascontiguousarray(codes[:, kept]),
-            None if weights is None else weights[kept],
-            None if persons is None else persons.filter(pa.array(kept)),
-        )
+        rows = Rows(codes, self._weights(batch), self._persons(batch))
+        drops = [gone for gone in run(encode, self._encoders) if gone is not None]
+        return rows, np.logical_or.reduce(drops) if drops else None
 
     def _weights(self, batch: pa.RecordBatch) -> Integers | None:
         """Return what each row counts for."""
@@ -301,7 +315,7 @@ class RowCoder:
 
 
 def read(domain: Domain, needed: Collection[int]) -> list[int]:
-    """Return the attributes to read: those needed, and those that may drop a row."""
+    """Return the attributes to read: those in a table to count, and those that may drop a row, for every table."""
     return [k for k, attribute in enumerate(domain) if k in needed or attribute.outside == "drop"]
 
 

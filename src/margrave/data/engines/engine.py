@@ -57,6 +57,9 @@ class Engine(ABC):
         Whether it can tell by itself which rows of a person are kept (`margrave.data.persons`).
     chooses_here
         Whether the codes of all rows come into this process for that, so that ids of every allowed type will do.
+    maps
+        Whether it runs functions of Python on batches of rows where the rows are, as a cluster does
+        (`margrave.data.counting.executors`).
     """
 
     names: tuple[str, ...]
@@ -66,6 +69,7 @@ class Engine(ABC):
     threaded = True
     chooses = True
     chooses_here = True
+    maps = False
 
     def __init__(self, names: Sequence[str], stack: ExitStack) -> None:
         self.names = tuple(names)
@@ -78,6 +82,10 @@ class Engine(ABC):
     @abstractmethod
     def lazy(self) -> nw.LazyFrame[Any]:
         """Return the table as a lazy frame; what it was asked for may be asked for again and again."""
+
+    def column(self, name: str) -> str:
+        """Return the name that a column has in `lazy`."""
+        return name
 
     def bytewise(self, columns: Sequence[str]) -> frozenset[str]:
         """Return those of some columns of texts that the engine is known to compare byte for byte.
