@@ -30,13 +30,12 @@ FLOORS = [
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # The sub-rooms of data/, in the same way.
 DATA_FLOORS = [
-    {"redaction", "embedded_duckdb"},
-    {"persons", "encoding"},
+    {"redaction", "read_only"},
+    {"kinds", "persons", "encoding"},
     {"engines"},
-    {"opening"},
-    {"description"},
     {"counting"},
-    {"source", "custodian"},
+    {"source"},
+    {"draft", "validation"},
 ]
 POST_PROCESSING = ("reconstruction", "methods", "release")
 PRIVATE = ("data", "boundary", "mechanisms")

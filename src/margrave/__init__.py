@@ -9,8 +9,8 @@ from margrave.workload import Workload
 
 if TYPE_CHECKING:
     from margrave import methods
-    from margrave.data.counting.coded_table import CodedTable
-    from margrave.data.description import Data
+    from margrave.data.counting.tally import CodedTable
+    from margrave.data.source import Data
     from margrave.measurements import Gaussian, Laplace, Measurements
     from margrave.mechanisms.gaussian_marginals import gaussian_marginals
     from margrave.mechanisms.residual_planner import measure, residual_planner
@@ -61,8 +61,8 @@ __all__ = [
 # What needs the compiled loops is imported when it is first used: the command line must answer at once.
 _LATE = {
     "Budget": "margrave.privacy.budget",
-    "CodedTable": "margrave.data.counting.coded_table",
-    "Data": "margrave.data.description",
+    "CodedTable": "margrave.data.counting.tally",
+    "Data": "margrave.data.source",
     "Gaussian": "margrave.measurements",
     "Laplace": "margrave.measurements",
     "Ledger": "margrave.privacy.ledger",
@@ -71,7 +71,7 @@ _LATE = {
     "Publication": "margrave.release.publication",
     "Release": "margrave.release.release",
     "budget_for_margin": "margrave.planning.plans",
-    "draft_domain": "margrave.data.custodian.draft",
+    "draft_domain": "margrave.data.draft",
     "export": "margrave.release.export",
     "gaussian_marginals": "margrave.mechanisms.gaussian_marginals",
     "load": "margrave.release.store.loading",
@@ -80,7 +80,7 @@ _LATE = {
     "reconstruct": "margrave.release.publication",
     "residual_planner": "margrave.mechanisms.residual_planner",
     "scalable_mwem": "margrave.mechanisms.scalable_mwem",
-    "validate": "margrave.data.custodian.validation",
+    "validate": "margrave.data.validation",
     "verify": "margrave.release.store.loading",
     "write_report": "margrave.release.report",
 }
