@@ -244,18 +244,18 @@ def _continuation(job: Job, kept: KeptFile) -> str:
 
 def _interrupted(budget: Budget, *, charged: bool) -> str:
     """Return what a run that was interrupted has cost."""
-    from margrave.privacy.budget import spoken_budget
+    from margrave.privacy.budget import format_budget
 
-    return f"interrupted; {spoken_budget(budget)} is charged" if charged else "interrupted; nothing was charged"
+    return f"interrupted; {format_budget(budget)} is charged" if charged else "interrupted; nothing was charged"
 
 
 def _beginning(ledger: Ledger, delta: float) -> str:
     """Return the sentence for a ledger that does not exist yet: one that was moved would start again at zero."""
-    from margrave.privacy.budget import Budget, spoken_budget
+    from margrave.privacy.budget import Budget, format_budget
 
     return (
         f"ledger: a new ledger is begun, {ledger.path}, with the cap "
-        f"{spoken_budget(Budget.zcdp(rho=ledger.cap, delta=delta))}. If this table has a ledger elsewhere, stop now "
+        f"{format_budget(Budget.zcdp(rho=ledger.cap, delta=delta))}. If this table has a ledger elsewhere, stop now "
         "(Ctrl-C) and name that file."
     )
 
