@@ -59,6 +59,15 @@ COLUMNS = {
     "ci_low": Column("lower end of the 95 % interval of the estimate", ", rounded inwards and not below 0"),
     "ci_high": Column("upper end of the 95 % interval of the estimate", ", rounded inwards and not below 0"),
 }
+# Of the columns that are there where errors of the counts were learned.
+COUNT_COLUMNS = {
+    "count_error": Column("expected error of the count", ": the root of its mean square"),
+    "count_low": Column("lower end of the 95 % interval of the count", ", a whole number and not below 0"),
+    "count_high": Column("upper end of the 95 % interval of the count", ", a whole number"),
+    "reliability": Column(
+        "reliability of the count", ": reliable, use with care, or too uncertain to quote, by its expected error"
+    ),
+}
 
 
 @dataclass(frozen=True)

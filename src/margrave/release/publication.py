@@ -18,6 +18,7 @@ from margrave.measurements.measurements import Measurements
 from margrave.methods import DEFAULT, Method, find
 from margrave.methods.method import Request
 from margrave.reconstruction.estimates import estimate_residuals
+from margrave.release.count_errors import learn_errors, require_memory_to_learn
 from margrave.release.release import Release
 from margrave.release.table import Counts
 from margrave.workload import Workload
@@ -36,6 +37,7 @@ def reconstruct(
     method: str | Method = DEFAULT,
     progress: Callable[[int, float], None] | None = None,
     start: Release | None = None,
+    errors: bool = False,
 ) -> Release:
     """Return the tables of a workload from noisy measurements: inside, outside or across what was measured.
 
@@ -58,16 +60,23 @@ def reconstruct(
         Called now and then with the number of rounds and the gap; never by methods that have no rounds.
     start
         A release of the same workload to start from, which saves rounds and does not change the answer; for "lnn".
+    errors
+        Whether to learn the error of every published count as well (docs/intervals.md): ``count_error``, ``count_low``
+        and ``count_high`` of a table. Costs a few more reconstructions, and no budget.
     """
     chosen = find(method)
     _check_request(measurements, workload)
     chosen.require_memory(workload)
+    if errors:
+        require_memory_to_learn(workload, chosen)
     layout = Layout.of(workload.domain.shape, workload.positions)
     multipliers = None if start is None else _multipliers(chosen, layout, start)
     estimates = estimate_residuals(measurements, layout)
-    made = chosen.make(Request(measurements, workload, estimates, progress, multipliers))
+    request = Request(measurements, workload, estimates, progress, multipliers)
+    made = chosen.make(request)
+    learned = learn_errors(chosen, request, made) if errors else None
     counts = Counts(layout, made.marginals)
-    return Release(workload, chosen, estimates, counts, made.solution, measurements.provenance, measurements)
+    return Release(workload, chosen, estimates, counts, made.solution, measurements.provenance, measurements, learned)
 
 
 def _check_request(measurements: object, workload: object) -> None:
@@ -118,6 +127,8 @@ class Publication:
         As for `Release.save`.
     report
         Whether to write ``report.html`` into the folder.
+    errors
+        Whether to learn the error of every published count; see `reconstruct`.
     """
 
     folder: str | os.PathLike[str]
@@ -126,6 +137,7 @@ class Publication:
     csv: bool = False
     report: bool = True
     title: str | None = None
+    errors: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", find(self.method))
@@ -160,6 +172,8 @@ class Publication:
 
             require_packages()
         self.chosen.require_memory(workload, beside=beside)
+        if self.errors:
+            require_memory_to_learn(workload, self.chosen, beside=beside)
 
     def publish(
         self, noisy: Measurements, workload: Workload, *, progress: Callable[[str], Tick] | None = None
@@ -178,7 +192,9 @@ class Publication:
         """
         begin = progress or (lambda stage: lambda done, total: None)
         tick = begin("reconstructing")
-        released = reconstruct(noisy, workload, method=self.chosen, progress=lambda steps, gap: tick(steps, None))
+        released = reconstruct(
+            noisy, workload, method=self.chosen, progress=lambda steps, gap: tick(steps, None), errors=self.errors
+        )
         documents = {}
         if self.report:
             from margrave.release.report import report

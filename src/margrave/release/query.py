@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from margrave.domain.domain import Domain
     from margrave.methods.method import Method
     from margrave.reconstruction.estimates import Estimates
+    from margrave.release.count_errors import CountErrors
     from margrave.workload import Workload
 
 _MOST_NAMED = 3
@@ -105,6 +106,8 @@ class PublishedTables:
         The tables of the closure, as the method made them.
     adaptive
         Whether what was measured depends on earlier noise.
+    errors
+        What was learned about the errors of the counts, if anything.
     """
 
     workload: Workload
@@ -112,6 +115,7 @@ class PublishedTables:
     estimates: Estimates
     counts: Counts
     adaptive: bool
+    errors: CountErrors | None = None
 
     @property
     def domain(self) -> Domain:
@@ -209,17 +213,19 @@ def answer(tables: PublishedTables, place: int, query: Query, level: float) -> T
         How often the intervals cover the truth.
     """
     cell = _cell(tables, place, query)
+    values = _counted(tables, query, tables.values(place), place)
     missing = tables.missing(place, cell)
     variance = None if missing else tables.covariance(place, cell, cell)
     return Table(
         attributes=query.by,
-        values=read_only(_counted(tables, query, tables.values(place), place)),
+        values=read_only(values),
         estimate=None if missing else read_only(_counted(tables, query, tables.unbiased(place), place)),
         variance=variance,
         categories=_categories(tables.domain, query),
         note=tables.note(missing, variance),
         level=level,
         direct=None if variance is None else tables.direct_noise(place, cell),
+        count_error=None if tables.errors is None else tables.errors.of(tables.estimates, place, cell, values),
     )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from margrave.methods.method import Method
     from margrave.reconstruction.estimates import Estimates
     from margrave.reconstruction.nonnegative import Solution
+    from margrave.release.count_errors import CountErrors
     from margrave.release.share import Share
     from margrave.release.table import Counts, Table
     from margrave.workload import Workload
@@ -46,6 +47,8 @@ class Release:
         How the measurements were made, and whether their noise was private; None for numbers from elsewhere.
     measurements
         The noisy measurements that all of it was made from, if they are at hand.
+    errors
+        What was learned about the errors of the counts; None where it was not asked for, or cannot be learned.
     """
 
     workload: Workload
@@ -55,6 +58,7 @@ class Release:
     solution: Solution | None = None
     provenance: Provenance | None = None
     measurements: Measurements | None = None
+    errors: CountErrors | None = None
 
     @property
     def marginals(self) -> Floats:
@@ -76,7 +80,7 @@ class Release:
         names
             The attributes.
         level
-            How often the intervals of the unbiased estimate shall cover the truth.
+            How often the intervals, of the counts and of the unbiased estimates, shall cover the truth.
         """
         place = self._published.place(names)
         masks = {name: np.ones(self.workload.domain[name].size, dtype=np.bool_) for name in names}
@@ -94,7 +98,7 @@ class Release:
             The attributes to group by: the axes of the answer, with those of their categories that meet the condition.
             Together with those of the condition they must lie in one table of the workload.
         level
-            How often the intervals of the unbiased estimate shall cover the truth.
+            How often the intervals, of the counts and of the unbiased estimates, shall cover the truth.
         """
         query = read_query(self.workload.domain, where, by)
         return answer(self._published, self._published.place(tuple(query.masks)), query, checked_level(level))
@@ -162,4 +166,4 @@ class Release:
     @cached_property
     def _published(self) -> PublishedTables:
         adaptive = self.provenance is not None and self.provenance.adaptive
-        return PublishedTables(self.workload, self.method, self.estimates, self.counts, adaptive)
+        return PublishedTables(self.workload, self.method, self.estimates, self.counts, adaptive, self.errors)

@@ -1,7 +1,8 @@
 """Published tables: the counts of a release in one buffer, and one table of it with its error bars.
 
 Two products side by side. ``values`` is the method's table (by "lnn" non-negative and in agreement with all others);
-``estimate`` is the unbiased maximum-likelihood table, and ``std_error`` and the interval belong to it alone.
+its errors, if they were learned, are ``count_error``, ``count_low``, ``count_high`` and ``reliability``. ``estimate`` is
+the unbiased maximum-likelihood table, and ``std_error``, ``ci_low`` and ``ci_high`` belong to it alone.
 
 For Arrow, pandas and Polars a table is in tidy long form, one row a cell. The columns of attributes are ordered
 categories (in Arrow an ordered dictionary, in Polars an Enum); rows run through the cells with the last attribute
@@ -26,6 +27,7 @@ from margrave.algebra.kernels import Floats
 from margrave.errors import ReleaseError
 from margrave.escaping import visible
 from margrave.measurements.entries import read_only, spoken
+from margrave.release.count_errors import BOUNDS, Bounds, count_interval
 from margrave.release.uncertainty import LEVEL, Interval, discrete_interval, normal_interval
 
 if TYPE_CHECKING:
@@ -66,6 +68,9 @@ class Table:
     direct
         The parameter g² where each cell was measured by itself, so that its estimate is a true count plus one discrete
         Gaussian; intervals are exact then. None for all other tables.
+    count_error
+        The expected error of each of the ``values``: the root of its mean square, read-only (docs/intervals.md). None
+        where errors were not learned.
     """
 
     attributes: tuple[str, ...]
@@ -77,11 +82,13 @@ class Table:
     level: float = LEVEL
     whole: bool = False
     direct: float | None = None
+    count_error: Floats | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", read_only(self.values))
-        if self.estimate is not None:
-            object.__setattr__(self, "estimate", read_only(self.estimate))
+        for name in ("estimate", "count_error"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, read_only(getattr(self, name)))
 
     def __reduce__(self) -> tuple[type[Table], tuple[object, ...]]:
         # Rebuilt from its fields: what was computed from them is not kept, and arrays are read-only again.
@@ -117,6 +124,26 @@ class Table:
         """The upper ends as computed."""
         return None if self._interval is None else self._interval.high_raw
 
+    @property
+    def count_low(self) -> Floats | None:
+        """The lower ends of the intervals of the counts, whole numbers; None as for their errors."""
+        return None if self._count_ends is None else self._count_ends[0]
+
+    @property
+    def count_high(self) -> Floats | None:
+        """The upper ends of the intervals of the counts, whole numbers; None as for their errors."""
+        return None if self._count_ends is None else self._count_ends[1]
+
+    def reliability(self, bounds: Bounds = BOUNDS) -> NDArray[np.object_] | None:
+        """Return "reliable", "use with care" or "too uncertain to quote" for each count; None as for their errors.
+
+        Parameters
+        ----------
+        bounds
+            Where the lines are drawn, by relative error.
+        """
+        return None if self.count_error is None else bounds.judge(self.values, self.count_error)
+
     def interval(self, level: float) -> Interval | None:
         """Return the interval of the estimate at another level; None where there is none, and ``note`` says why.
 
@@ -137,21 +164,28 @@ class Table:
         The cells with the largest remainders are rounded up, the others down. Only for tables without negative counts.
         Each table is rounded by itself, so tables that agreed need not agree afterwards: publish one kind or the other.
         """
-        return replace(self, values=read_only(round_to_total(self.values)), whole=True)
+        rounded = round_to_total(self.values)
+        # Rounding is an error too: at most one, and with a mean square of at most a quarter.
+        error = None if self.count_error is None else np.hypot(self.count_error, np.abs(rounded - self.values))
+        return replace(self, values=read_only(rounded), whole=True, count_error=error)
 
     def to_arrow(self) -> pa.Table:
         """Return the table in long form as a `pyarrow.Table`: attributes, count, estimate, std_error, ci_low, ci_high.
 
-        One row a cell; attributes as ordered dictionaries, numbers that do not exist as nulls.
+        One row a cell; attributes as ordered dictionaries, numbers that do not exist as nulls. Where errors of the
+        counts were learned, count_error, count_low, count_high and reliability follow.
         """
         counts: NDArray[Any] = self.values.astype(np.int64) if self.whole else self.values
-        columns = {
+        columns: dict[str, NDArray[Any] | float | None] = {
             "count": counts,
             "estimate": self.estimate,
             "std_error": self.std_error,
             "ci_low": self.ci_low,
             "ci_high": self.ci_high,
         }
+        if self.count_error is not None:
+            columns |= {"count_error": self.count_error, "count_low": self.count_low, "count_high": self.count_high}
+            columns["reliability"] = self.reliability()
         return arrow_table(self._axes, columns, {"level": str(self.level), "note": self.note})
 
     def to_pandas(self) -> pd.DataFrame:
@@ -170,6 +204,15 @@ class Table:
     @property
     def _axes(self) -> list[Axis]:
         return list(zip(self.attributes, self.categories, strict=True))
+
+    @cached_property
+    def _count_ends(self) -> tuple[Floats, Floats] | None:
+        if self.count_error is None:
+            return None
+        if self._interval is not None and self.estimate is not None and np.array_equal(self.values, self.estimate):
+            # The count is the estimate, and has its interval, but for one that would read as certainty.
+            return self._interval.low, np.where(self._interval.high < 1, 1.0, self._interval.high)
+        return count_interval(self.values, self.count_error, self.estimate, self.level)
 
     @cached_property
     def _interval(self) -> Interval | None:
@@ -257,7 +300,7 @@ def arrow_table(
         Name and categories of each attribute, in the order of the axes.
     columns
         Numbers by name: an array with these axes, one number for all cells, or None for a column of nulls. NaN is
-        written as null.
+        written as null. An array of objects holds texts.
     metadata
         Words to go with the table, in its schema.
     """
@@ -318,6 +361,9 @@ def _numbers(shape: tuple[int, ...], column: NDArray[Any] | float | None) -> pa.
 
     if column is None:
         return pa.nulls(math.prod(shape), pa.float64())
+    if isinstance(column, np.ndarray) and column.dtype == object:
+        words, codes = np.unique(column.ravel().astype(str), return_inverse=True)
+        return pa.DictionaryArray.from_arrays(_arrow_array(codes.astype(np.int32)), _texts(words.tolist()))
     return _arrow_array(np.broadcast_to(column, shape).ravel())
 
 

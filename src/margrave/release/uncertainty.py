@@ -73,7 +73,7 @@ def cell_variance(estimates: Estimates, table: int) -> float:
     variance = 0.0
     for part in layout.subsets(table):
         inside = math.prod(layout.shape(part))
-        variance += _variance(estimates, part) * float(layout.degrees[part]) / inside * (inside / cells) ** 2
+        variance += residual_variance(estimates, part) * float(layout.degrees[part]) / inside * (inside / cells) ** 2
     return variance
 
 
@@ -96,7 +96,7 @@ def covariance(estimates: Estimates, one: Mapping[int, int], other: Mapping[int,
     for part in set(layout.subsets(first)) & set(layout.subsets(second)):
         attributes = layout.sets[part]
         centred = math.prod(float(one[k] == other[k]) - 1 / layout.sizes[k] for k in attributes)
-        total += _variance(estimates, part) * centred * math.prod(layout.shape(part)) ** 2 / shares
+        total += residual_variance(estimates, part) * centred * math.prod(layout.shape(part)) ** 2 / shares
     return total
 
 
@@ -112,13 +112,13 @@ def query_covariance(estimates: Estimates, table: int, one: Sequence[Mask], othe
     one, other
         For each attribute of the table, in domain order, which of its values are counted; shape (n_k,).
     """
-    factors = _factors(estimates, table, one, other)
-    return math.fsum(_variance(estimates, part) * factor for part, factor in factors)
+    factors = query_factors(estimates, table, one, other)
+    return math.fsum(residual_variance(estimates, part) * factor for part, factor in factors)
 
 
 def unmeasured(estimates: Estimates, table: int, query: Sequence[Mask]) -> tuple[int, ...]:
     """Return the residuals that a product query over a table needs and that were never measured, as table numbers."""
-    factors = _factors(estimates, table, query, query)
+    factors = query_factors(estimates, table, query, query)
     return tuple(part for part, _ in factors if estimates.counts[part] == 0)
 
 
@@ -220,7 +220,7 @@ def checked_level(level: object) -> float:
     return float(level)
 
 
-def _factors(
+def query_factors(
     estimates: Estimates, table: int, one: Sequence[Mask], other: Sequence[Mask]
 ) -> Iterator[tuple[int, float]]:
     """Iterate over the residuals inside a table with their factors in equation (3), where these are not zero."""
@@ -237,7 +237,7 @@ def _factors(
             yield part, factor
 
 
-def _variance(estimates: Estimates, part: int) -> float:
+def residual_variance(estimates: Estimates, part: int) -> float:
     """Return σ²_τ of one residual: zero if it has no degree of freedom, NaN if it is not known."""
     if estimates.layout.degrees[part] == 0:
         return 0.0

@@ -25,6 +25,8 @@ Names = tuple[str, ...]
 MANIFEST, MEASUREMENTS, TABLES = "manifest.json", "measurements.npz", "tables"
 # What the folder holds beside the tables. The numbers depend on these files,
 _NEEDED = ("domain.json", MANIFEST, MEASUREMENTS, "privacy.json", "subtables.npz")
+# There where errors of the counts were learned.
+COUNT_ERRORS = "errors.npz"
 # and with these they are all that no document of the caller may be called.
 OWN_FILES = ("README.md", "csvw-metadata.json", *_NEEDED)
 # Schema 1 recorded the name of the method alone, schema 2 records the method whole.
@@ -106,7 +108,7 @@ class Manifest:
 
     def needs(self, name: str) -> bool:
         """Tell whether numbers, or what is promised about them, depend on a file; others are documents for readers."""
-        return name in _NEEDED or name.startswith(f"{TABLES}/")
+        return name in (*_NEEDED, COUNT_ERRORS) or name.startswith(f"{TABLES}/")
 
     def to_json(self) -> str:
         """Return the text of the manifest."""

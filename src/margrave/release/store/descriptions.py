@@ -17,7 +17,7 @@ from margrave.errors import StoreError
 from margrave.escaping import guarded, markdown, markdown_paragraphs
 from margrave.release import facts
 from margrave.release.facts import covered, float_above, kept_rows
-from margrave.release.store.tables import MEASURES, safe_word
+from margrave.release.store.tables import COUNT_MEASURES, MEASURES, safe_word
 
 if TYPE_CHECKING:
     from margrave.domain.domain import Domain
@@ -37,6 +37,13 @@ _INTERVAL = (
     "The interval from `ci_low` to `ci_high` {coverage}. Its ends are rounded\n"
     "inwards to whole numbers and not below 0. It belongs to `estimate`, not to `count`. Where it is empty, the\n"
     "measurements do not determine the table, or their noise is not Gaussian."
+)
+_ERRORS = (
+    ";\n- `count_error`: how far, typically, `count` is from the true count, as learned from the measurements;\n"
+    "- `count_low`, `count_high`: an interval around `count`, meant to hold the true count in 95 of 100 cases; unlike\n"
+    "  that of `estimate` it is calibrated on test data and not proven;\n"
+    "- `reliability`: `reliable` (`count_error` up to 12 % of the count, or one person), `use with care` (up to 40 %, or\n"
+    "  three) or `too uncertain to quote`"
 )
 _EMPTY = "The columns `std_error`, `ci_low` and `ci_high` are empty."
 _README = """# {heading}
@@ -58,7 +65,7 @@ Each table is in tidy long form, one row a cell: one column for each attribute, 
 - `count`: {count};
 - `estimate`: the unbiased estimate, right on average and the one to add up or average over many cells;
 - `std_error`: how far, typically, the estimate is from {covered};
-- `ci_low`, `ci_high`: an interval for {covered}.
+- `ci_low`, `ci_high`: an interval for {covered}, made from `estimate`{errors}.
 
 {interval}
 
@@ -96,6 +103,7 @@ def readme(
     date: str,
     title: str | None = None,
     documents: Iterable[str] = (),
+    errors: bool = False,
 ) -> str:
     """Return the page for readers, as Markdown.
 
@@ -115,6 +123,8 @@ def readme(
         What it is called.
     documents
         Names of the further texts in the folder.
+    errors
+        Whether errors of the counts were learned.
     """
     what = covered(domain, provenance)
     interval = _INTERVAL.format(coverage=facts.coverage(domain, provenance))
@@ -129,6 +139,7 @@ def readme(
         count=method.words.column,
         covered=what,
         interval=f"{kept}\n\n{interval}" if kept else interval,
+        errors=_ERRORS if errors else "",
         first=tables[0].file,
         date=date,
         method=method.name,
@@ -190,13 +201,15 @@ def check_privacy(document: Mapping[str, Any], provenance: Provenance | None, wh
         )
 
 
-def csvw_document(domain: Domain, tables: Sequence[TableEntry], title: str) -> dict[str, Any]:
+def csvw_document(
+    domain: Domain, tables: Sequence[TableEntry], title: str, *, errors: bool = False
+) -> dict[str, Any]:
     """Return the content of csvw-metadata.json: each table's file and the meaning of its columns, after W3C's CSVW."""
     return {
         "@context": ["http://www.w3.org/ns/csvw", {"@language": "en"}],
         "dc:title": title,
         "dc:description": domain.description,
-        "tables": [_csvw_table(domain, table) for table in tables],
+        "tables": [_csvw_table(domain, table, errors=errors) for table in tables],
     }
 
 
@@ -211,11 +224,11 @@ def _plain(provenance: Provenance) -> dict[str, Any]:
     return plain
 
 
-def _csvw_table(domain: Domain, table: TableEntry) -> dict[str, Any]:
+def _csvw_table(domain: Domain, table: TableEntry, *, errors: bool) -> dict[str, Any]:
     taken: set[str] = set()
     keys = [_csvw_name(name, place, taken) for place, name in enumerate(table.attributes, start=1)]
     columns = [_csvw_attribute(domain, name, key) for name, key in zip(table.attributes, keys, strict=True)]
-    columns += [_csvw_measure(name, table.attributes, taken) for name in MEASURES]
+    columns += [_csvw_measure(name, table.attributes, taken) for name in (*MEASURES, *(COUNT_MEASURES if errors else ()))]
     if table.csv is not None:
         columns = [{**column, "titles": guarded(column["titles"])} for column in columns]
     schema: dict[str, Any] = {"columns": columns, "primaryKey": keys} if keys else {"columns": columns}
@@ -234,8 +247,9 @@ def _csvw_measure(name: str, attributes: Sequence[str], taken: set[str]) -> dict
     while title in attributes:
         title += "_"
     key = _csvw_name(name, 0, taken)
-    meaning = f"the {facts.COLUMNS[name].name}{facts.COLUMNS[name].details}"
-    return {"name": key, "titles": title, "datatype": "double", "dc:description": meaning}
+    column = {**facts.COLUMNS, **facts.COUNT_COLUMNS}[name]
+    kind = "string" if name == "reliability" else "double"
+    return {"name": key, "titles": title, "datatype": kind, "dc:description": f"the {column.name}{column.details}"}
 
 
 def _csvw_name(name: str, place: int, taken: set[str]) -> str:

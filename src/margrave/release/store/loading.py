@@ -32,7 +32,9 @@ from margrave.methods import Method, names, read
 from margrave.reconstruction.estimates import estimate_residuals
 from margrave.reconstruction.nonnegative import Solution, Status
 from margrave.release.release import Release
+from margrave.release.count_errors import CURVE, CountErrors
 from margrave.release.store import (
+    COUNT_ERRORS,
     MANIFEST,
     MEASUREMENTS,
     OWN_FILES,
@@ -46,7 +48,7 @@ from margrave.release.store import (
 )
 from margrave.release.store.descriptions import check_privacy
 from margrave.release.store.folder import list_files, require_folder
-from margrave.release.store.saving import SUBTABLES, SUBTABLES_SCHEMA, unlisted_tables
+from margrave.release.store.saving import ERRORS, ERRORS_SCHEMA, SUBTABLES, SUBTABLES_SCHEMA, unlisted_tables
 from margrave.release.store.tables import read_counts
 from margrave.release.table import Counts
 from margrave.workload import Workload
@@ -127,7 +129,21 @@ def _load(root: Path, manifest: Manifest, *, strict: bool, progress: Progress | 
         solution=_solution(root, manifest),
         provenance=measurements.provenance,
         measurements=measurements,
+        errors=_errors(root, layout) if COUNT_ERRORS in manifest.files else None,
     )
+
+
+def _errors(root: Path, layout: Layout) -> CountErrors:
+    """Return what was learned about the errors of the counts."""
+    orders = int(layout.index.order.max()) + 1
+    with open_archive(root / COUNT_ERRORS, ERRORS, ERRORS_SCHEMA) as archive:
+        expected = archive.array("expected", (len(layout.sets),), np.dtype(np.float64))
+        curve = archive.array("curve", (orders * CURVE,), np.dtype(np.float64)).reshape(orders, CURVE)
+        seed, draws = archive.array("drawn", (2,), np.dtype(np.int64)).tolist()
+    for numbers in (expected, curve):
+        if not (np.isfinite(numbers).all() and (numbers >= 0).all()):
+            raise damage(f"{root / COUNT_ERRORS} is damaged: an error is negative or no finite number")
+    return CountErrors(expected, curve, seed, draws)
 
 
 def _method(root: Path, manifest: Manifest) -> Method:

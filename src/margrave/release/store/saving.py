@@ -18,6 +18,7 @@ from margrave.algebra.kernels import Floats, thread_count
 from margrave.errors import StoreError
 from margrave.measurements.archive import write_archive
 from margrave.release.store import (
+    COUNT_ERRORS,
     KIND,
     MANIFEST,
     MEASUREMENTS,
@@ -49,11 +50,13 @@ if TYPE_CHECKING:
     from margrave.methods.method import Method
     from margrave.reconstruction.estimates import Estimates
     from margrave.reconstruction.nonnegative import Solution
+    from margrave.release.count_errors import CountErrors
     from margrave.workload import Workload
 
 Progress = Callable[[int, int], None]
 
 SUBTABLES, SUBTABLES_SCHEMA = "subtables", 1
+ERRORS, ERRORS_SCHEMA = "count errors", 1
 
 
 class SavedTable(Protocol):
@@ -100,6 +103,11 @@ class Saveable(Protocol):
     @property
     def measurements(self) -> Measurements | None:
         """The noisy measurements."""
+        ...
+
+    @property
+    def errors(self) -> CountErrors | None:
+        """What was learned about the errors of the counts."""
         ...
 
     def table(self, *names: str) -> SavedTable:
@@ -153,6 +161,8 @@ def save(
         (draft / TABLES).mkdir()
         measurements.save(draft / MEASUREMENTS)
         _write_subtables(release, draft / "subtables.npz")
+        if release.errors is not None:
+            _write_errors(release.errors, draft / COUNT_ERRORS)
         for name, text in {**_descriptions(release, tables, created, title, texts), **texts}.items():
             (draft / name).write_text(text, encoding="utf-8", newline="\n")
         files = {name: _settled(draft / name) for name in list_files(draft)}
@@ -243,10 +253,11 @@ def _descriptions(
         date=created[:10],
         title=title,
         documents=documents,
+        errors=release.errors is not None,
     )
     return {
         "README.md": page,
-        "csvw-metadata.json": as_json(csvw_document(domain, tables, heading)),
+        "csvw-metadata.json": as_json(csvw_document(domain, tables, heading, errors=release.errors is not None)),
         "domain.json": domain.to_json(),
         "privacy.json": as_json(privacy_document(provenance)),
     }
@@ -260,6 +271,13 @@ def _write_subtables(release: Saveable, file: Path) -> None:
     inside = [layout.view(whole, table).ravel() for table in unlisted_tables(layout, wanted)]
     counts = np.concatenate([np.empty(0), *inside])
     write_archive(file, {"margrave": SUBTABLES, "schema": SUBTABLES_SCHEMA}, {"counts": counts})
+
+
+def _write_errors(errors: CountErrors, file: Path) -> None:
+    """Write what was learned about the errors of the counts, and from which seed."""
+    header = {"margrave": ERRORS, "schema": ERRORS_SCHEMA}
+    drawn = np.array([errors.seed, errors.draws], dtype=np.int64)
+    write_archive(file, header, {"expected": errors.expected, "curve": errors.curve.ravel(), "drawn": drawn})
 
 
 def _write_tables(

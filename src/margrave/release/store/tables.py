@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 
 Names = tuple[str, ...]
 
-# The columns of numbers, which come after those of the attributes.
+# The columns of numbers, which come after those of the attributes; and those of errors of the counts, if learned.
 MEASURES = ("count", "estimate", "std_error", "ci_low", "ci_high")
+COUNT_MEASURES = ("count_error", "count_low", "count_high", "reliability")
 # Most of its bits are noise: they take less room byte by byte than number by number.
 _SPLIT = "estimate"
 # These have few distinct numbers, or else the writer gives the dictionary up by itself.
-_REPEATED = ("std_error", "ci_low", "ci_high")
+_REPEATED = ("std_error", "ci_low", "ci_high", "count_low", "count_high", "reliability")
 # What a column of n doubles may take in the file before it is read: headers of pages come on top of the numbers.
 _LARGEST_OVERHEAD = 1 << 20
 _TOTAL = "total"
@@ -105,7 +106,7 @@ def write_parquet(table: pa.Table, file: Path, note: Mapping[str, object]) -> No
         table.replace_schema_metadata(metadata),
         file,
         compression="zstd",
-        use_dictionary=[*attributes, *(numbers[name] for name in _REPEATED)],
+        use_dictionary=[*attributes, *(numbers[name] for name in _REPEATED if name in numbers)],
         use_byte_stream_split=[numbers[_SPLIT]],
     )
 
@@ -118,7 +119,7 @@ def write_csv(table: pa.Table, file: Path) -> None:
     import pyarrow.csv
 
     attributes, _ = _columns(table)
-    for place in range(len(attributes)):
+    for place in [*range(len(attributes)), *([table.num_columns - 1] if _has_errors(table) else [])]:
         table = table.set_column(place, table.field(place).name, _guarded_labels(table.column(place)))
     pyarrow.csv.write_csv(table.rename_columns([guarded(name) for name in table.column_names]), file)
 
@@ -167,8 +168,16 @@ def _guarded_labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _columns(table: pa.Table) -> tuple[list[str], dict[str, str]]:
     """Return the names of the columns of attributes, and those of the columns of numbers by measure."""
     names = table.column_names
-    first = len(names) - len(MEASURES)
-    return names[:first], dict(zip(MEASURES, names[first:], strict=True))
+    measures = (*MEASURES, *COUNT_MEASURES) if _has_errors(table) else MEASURES
+    first = len(names) - len(measures)
+    return names[:first], dict(zip(measures, names[first:], strict=True))
+
+
+def _has_errors(table: pa.Table) -> bool:
+    """Tell whether a table has the columns of errors of its counts: then the last column holds words."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_dictionary(table.schema.field(table.num_columns - 1).type))
 
 
 def _check_outline(
@@ -184,8 +193,9 @@ def _check_outline(
     outline, schema = parquet.metadata, parquet.schema_arrow
     if outline.num_rows != cells:
         raise damage(f"{file} is damaged: {outline.num_rows:,} rows, not {cells:,}")
-    wanted = len(names) + len(MEASURES)
-    if len(schema) != wanted or outline.num_columns != wanted or tuple(schema.names[: len(names)]) != names:
+    wanted = len(schema)
+    possible = [len(names) + len(measures) for measures in (MEASURES, MEASURES + COUNT_MEASURES)]
+    if wanted not in possible or outline.num_columns != wanted or tuple(schema.names[: len(names)]) != names:
         raise damage(f"{file} is damaged: its columns are not those of the table")
     if len(set(schema.names)) != wanted or schema.field(len(names)).type != pa.float64():
         raise damage(f"{file} is damaged: its counts are not a column of numbers")

@@ -1,0 +1,400 @@
+r"""The expected error of a published count, by any method, from the measurements alone (Stein's unbiased estimate).
+
+Residual τ was measured as z_τ, with Gaussian noise of covariance σ²_τ C_τ (m_τ degrees of freedom), and published as
+r̂_τ(z). Whatever the method, its squared error is estimated without bias by
+
+    S_τ = ‖r̂_τ − z_τ‖² − σ²_τ m_τ + 2 D_τ,      E S_τ = E‖r̂_τ − r_τ‖²,      D_τ = Cov(r̂_τ, noise of z_τ)             (1)
+
+and the covariance, by Stein's lemma a derivative of r̂ along the noise, by moving the measurements a little:
+
+    D_τ ≈ mean of ⟨w_τ, r̂_τ(z + δw) − r̂_τ(z)⟩ / δ        over a few w drawn like the noise (``pretended_noise``).     (2)
+
+Nothing is assumed about the truth, which is what fails when noise is replayed on released tables: these are smoother
+than the truth. What is noisy about (1) and (2) is pooled: S_τ over all residuals of an order, each with a share of its
+own. Errors of different residuals are orthogonal in every table, so with v_τ = S_τ/m_τ, pooled, a query with the factors
+f_τ of ``uncertainty`` (3) errs by
+
+    B = Σ_τ v_τ f_τ        as mean square over queries of its shape: where v = σ², the variance of the estimate.     (3)
+
+**Within a table** large counts err by more than small ones. The same identity holds cell by cell: a count c whose
+unbiased estimate x has variance V errs by (c − x)² − V + 2 Cov(c, x) as mean square. Pooled over cells of all tables of
+an order with about the same c/√V, relative to (3), it gives a curve g:
+
+    count_error² = B · g(c/√V),        count_error at least ½, or √V where that is less.                              (4)
+
+g is a sum of ramps with non-negative weights, found by least squares: it never falls as counts grow.
+
+**Never measured.** Neither (1) nor any other measurement knows the error. It is what the prior expects
+(``reconstruction.prior``): v_τ from how far measured tables of this order depart from what smaller ones predict.
+
+**Intervals** reach z count_error to both sides of the count, and a little further, since cells that were pooled are not
+all alike; and they contain the unbiased estimate: what a method has shrunk away is shrunk in the error, too, and half of
+the time the estimate lies on the other side of the truth. Ends are whole numbers, not below zero. docs/intervals.md has
+the proof of (1) and coverage as measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from margrave.algebra import transform
+from margrave.measurements.entries import read_only
+from margrave.reconstruction.estimates import Estimates
+from margrave.release.pretended_noise import pretended_noise
+from margrave.release.uncertainty import Mask, quantile, query_factors, residual_variance
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from margrave.algebra.kernels import Floats
+    from margrave.algebra.layout import Layout
+    from margrave.methods.method import Made, Method, Request
+    from margrave.workload import Workload
+
+# The step δ of (2), in standard deviations: small enough for a derivative, large enough to rise above the tolerance of
+# the solver.
+_STEP = 0.3
+# Draws: as many as keep the cost within three reconstructions of a large release, more where they cost nothing.
+_FEWEST, _MOST, _CELLS = 2, 10, 2e6
+# Pooling: a residual counts by its degrees of freedom beside so many of its order; an order and a bin of the curve by
+# its cells beside so many that err as the unbiased estimate does.
+_SET_DEGREES, _ORDER_DEGREES, _ORDER_CELLS = 200.0, 20.0, 30.0
+# A function of g that is not flat only below this c/√V must stand out by so many standard deviations.
+_GENTLE, _SIGNIFICANT = 0.2, 1.5
+# Where the ramps that g is made of end, in c/√V.
+_RAMPS = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
+_LEAST_SHARE = 1e-4
+# A true count is a whole number: none is known better than to a half, where noise is larger than that.
+_LEAST_ERROR = 0.5
+# Copies of the tables that are held while errors are learned: those of `_Pool`, noise, change, and estimates as moved.
+_ARRAYS = 6.0
+# Errors of cells that are pooled differ, so that their tails are heavier than normal ones: how much further intervals
+# reach (docs/intervals.md has what this was chosen on).
+_HEAVY = 1.15
+SEED = 1
+# How many numbers describe g of an order.
+CURVE = len(_RAMPS) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class CountErrors:
+    """What was learned about the errors of a release's counts.
+
+    Attributes
+    ----------
+    expected
+        Shape (tables,), read-only; v_τ of equation (3).
+    curve
+        Shape (orders, bins), read-only; g of equation (4), by number of attributes.
+    seed, draws
+        Of the pretended noise: with the same, the same errors are learned from the same measurements.
+    """
+
+    expected: Floats
+    curve: Floats
+    seed: int
+    draws: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "expected", read_only(self.expected))
+        object.__setattr__(self, "curve", read_only(self.curve))
+
+    def of(self, estimates: Estimates, table: int, query: Sequence[Mask], counts: Floats) -> Floats:
+        """Return the expected error of each count that a product query over a table gives, equation (4).
+
+        Parameters
+        ----------
+        estimates
+            The residuals as measured.
+        table
+            Number of the table in the layout of the estimates.
+        query
+            For each attribute of the table, in domain order, which of its values one count adds up; shape (n_k,).
+        counts
+            The published counts; any shape.
+        """
+        base = variance = unknown = 0.0
+        for part, factor in query_factors(estimates, table, query, query):
+            share = float(self.expected[part]) * factor
+            if estimates.counts[part] == 0 and estimates.layout.degrees[part] > 0:
+                unknown += share
+            else:
+                base += share
+                variance += residual_variance(estimates, part) * factor
+        order = sum(not bool(mask.all()) for mask in query)
+        scale = math.sqrt(variance) if variance > 0 else 1.0
+        squared = base * self._growth(order, counts / scale) + _unmeasured(unknown, counts)
+        least = math.sqrt(variance) if unknown == 0 else math.inf
+        error: Floats = np.sqrt(np.maximum(squared, min(least, _LEAST_ERROR) ** 2))
+        return error
+
+    def _growth(self, order: int, relative: Floats) -> Floats:
+        """Return g of each count."""
+        weights = self.curve[min(order, len(self.curve) - 1)]
+        growth: Floats = (_ramps(relative) @ weights).reshape(np.shape(relative))
+        return growth
+
+
+def _unmeasured(mean: float, counts: Floats) -> Floats | float:
+    """Return the squared error of each count that comes from what was never measured; on the mean as given.
+
+    A cell departs from what was predicted by a share of itself, and by the sampling of a count: a c² + c, scaled.
+    """
+    if mean <= 0:
+        return 0.0
+    positive = np.maximum(counts, 0.0)
+    sampled, squared = float(positive.mean()), float(np.square(positive).mean())
+    if squared <= 0:
+        return mean
+    spread = max(mean - sampled, 0.0) / squared
+    parts: Floats = spread * positive**2 + min(mean / sampled, 1.0) * positive
+    return parts
+
+
+def learn_errors(method: Method, request: Request, made: Made, *, seed: int = SEED) -> CountErrors | None:
+    """Return what can be learned about the errors of tables that were made; None where noise has no single variance.
+
+    Parameters
+    ----------
+    method
+        How the tables were made.
+    request
+        What they were made from.
+    made
+        The tables.
+    seed
+        Of the pretended noise.
+    """
+    estimates = request.estimates
+    layout = estimates.layout
+    variances = _noise(estimates)
+    if np.isnan(variances).any():
+        return None
+    orders = int(layout.index.order.max()) + 1
+    known = np.isfinite(variances)
+    guessed = variances if known.all() else _guessed(estimates, made.marginals)
+    if method.unbiased:
+        return CountErrors(np.where(known, variances, guessed), np.tile(np.eye(1, CURVE), (orders, 1)), seed, 0)
+    measured = np.where(known, variances, 0.0)
+    draws = int(np.clip(_CELLS / layout.cells, _FEWEST, _MOST))
+    pool = _Pool.of(estimates, made.marginals, measured)
+    moved_request = replace(request, progress=None, start=None if made.solution is None else made.solution.multipliers)
+    for noise in pretended_noise(layout, measured, seed=seed, draws=draws):
+        moved = replace(estimates, values=estimates.values + _STEP * noise)
+        again = method.make(replace(moved_request, estimates=moved))
+        pool.add(noise, (again.marginals - made.marginals) / (_STEP * draws))
+    expected = np.where(known, pool.expected(), guessed)
+    return CountErrors(expected, pool.curve(expected), seed, draws)
+
+
+def require_memory_to_learn(workload: Workload, method: Method, *, beside: int = 0) -> None:
+    """Raise `MemoryLimitError` if the machine cannot hold what learning errors needs beside the tables themselves.
+
+    Parameters
+    ----------
+    workload
+        The tables wanted.
+    method
+        How they are made.
+    beside
+        As in `Method.require_memory`.
+    """
+    workload.require_memory(method.arrays + _ARRAYS, "learning the errors of the counts", beside=beside)
+
+
+def _noise(estimates: Estimates) -> Floats:
+    """Return σ²_τ of each residual: infinite where never measured, NaN where there is no single one."""
+    layout = estimates.layout
+    found = np.array([residual_variance(estimates, part) for part in range(len(layout.sets))])
+    found[(estimates.counts == 0) & (layout.degrees > 0)] = np.inf
+    return found
+
+
+@dataclass(eq=False)
+class _Pool:
+    """Sums of equations (1) and (4) over the draws.
+
+    ``residuals`` are ‖r̂ − z‖² and then S_τ of each table; ``cells`` (c − x)² and then what a cell errs by, less V.
+    """
+
+    layout: Layout
+    variances: Floats
+    counts: Floats
+    residuals: Floats
+    cells: Floats
+    determined: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, estimates: Estimates, marginals: Floats, variances: Floats) -> _Pool:
+        from margrave.reconstruction.estimates import determined, maximum_likelihood
+
+        layout = estimates.layout
+        away = transform.center(layout, marginals) - estimates.values
+        residuals = _sums(layout, np.square(away, out=away)) - variances * layout.degrees
+        cells = maximum_likelihood(estimates)
+        cells -= marginals
+        return cls(layout, variances, marginals, residuals, np.square(cells, out=cells), determined(estimates))
+
+    def add(self, noise: Floats, change: Floats) -> None:
+        """Add a draw and the change that it made, as a share of all draws."""
+        layout = self.layout
+        self.residuals += 2 * _sums(layout, noise * transform.center(layout, change))
+        change *= transform.reconstruct(layout, noise)
+        change *= 2
+        self.cells += change
+
+    def expected(self) -> Floats:
+        """Return v_τ, pooled: of each order, and of each residual beside its order."""
+        layout, order, degrees = self.layout, self.layout.index.order, self.layout.degrees
+        noise = self.variances * degrees
+        share = np.zeros(len(noise))
+        for k in range(int(order.max()) + 1):
+            own = (order == k) & (noise > 0)
+            if not own.any():
+                continue
+            raw, weight = self.residuals[own] / noise[own], degrees[own]
+            usual = (raw @ weight + _ORDER_DEGREES) / (weight.sum() + _ORDER_DEGREES)
+            usual = max(float(usual), _LEAST_SHARE)
+            share[own] = np.maximum((raw * weight + usual * _SET_DEGREES) / (weight + _SET_DEGREES), usual / 4)
+        return share * self.variances
+
+    def curve(self, expected: Floats) -> Floats:
+        """Return the weights of the ramps of g, by order."""
+        layout = self.layout
+        orders, ramps = int(layout.index.order.max()) + 1, len(_RAMPS) + 1
+        squares, products, seen = np.zeros((orders, ramps, ramps)), np.zeros((orders, ramps)), np.zeros(orders)
+        for table, attributes in enumerate(layout.sets):
+            if not self.determined[table]:
+                continue
+            mean, variance = self._means(table, expected)
+            if not variance > 0:
+                continue
+            begin, end = layout.index.offset[table : table + 2]
+            rows = _ramps(self.counts[begin:end] / math.sqrt(variance)) * (mean / variance)
+            squares[len(attributes)] += rows.T @ rows
+            seen[len(attributes)] += len(rows)
+            products[len(attributes)] += rows.T @ (self.cells[begin:end] / variance - 1)
+        for k in range(orders):
+            # Some large cells that err as the estimate does: where there are few cells, these say most.
+            ratio = math.sqrt(float(squares[k][0, 0]) / max(float(seen[k]), 1.0))
+            row = np.where(np.arange(ramps) == 0, 0.0, ratio)
+            squares[k] += _ORDER_CELLS * np.outer(row, row)
+            products[k] += _ORDER_CELLS * row
+        return np.array([_fitted(*sums) for sums in zip(squares, products, strict=True)])
+
+    def _means(self, table: int, expected: Floats) -> tuple[float, float]:
+        """Return B and V of a cell of a table."""
+        layout = self.layout
+        parts = list(layout.subsets(table))
+        cells, inside = np.diff(layout.index.offset)[table], np.diff(layout.index.offset)[parts]
+        factors = layout.degrees[parts] * inside / float(cells) ** 2
+        return float(expected[parts] @ factors), float(self.variances[parts] @ factors)
+
+
+def _ramps(relative: Floats) -> Floats:
+    """Return the functions that g is made of, by cell: one, and ramps from 0 at no count to 1 at some c/√V."""
+    flat = np.maximum(relative.reshape(-1, 1), 0.0)
+    return np.concatenate([np.ones_like(flat), np.minimum(flat / _RAMPS, 1.0)], axis=1)
+
+
+def _fitted(squares: Floats, products: Floats) -> Floats:
+    """Return the non-negative weights of least squares, from sums over cells in units of their V.
+
+    In these units what a cell seems to err by has a variance of about 2, from the square of its noise alone. Functions
+    that matter for the smallest counts, which are most cells and err by least, must stand out of that.
+    """
+    from scipy.optimize import nnls
+
+    steep = np.concatenate([[True], _RAMPS < _GENTLE])
+    threshold = np.where(steep, _SIGNIFICANT * np.sqrt(2 * np.diag(squares)), 0.0)
+    matrix = squares + np.diag(1e-9 + 1e-9 * np.diag(squares))
+    factor = np.linalg.cholesky(matrix)
+    weights: Floats = nnls(factor.T, np.linalg.solve(factor, products - threshold))[0]
+    return weights
+
+
+def _guessed(estimates: Estimates, marginals: Floats) -> Floats:
+    """Return v_τ as the prior expects it, where nothing was measured; shape (tables,)."""
+    from margrave.reconstruction.prior.levels import Levels
+
+    layout = estimates.layout
+    variances = _noise(estimates)
+    variances[0] = 0.0
+    levels = Levels(layout, estimates.values, variances, max(float(marginals[0]), 1.0))
+    levels.run()
+    sizes = np.diff(layout.index.offset)
+    guessed: Floats = levels.errors * sizes / np.maximum(layout.degrees, 1.0)
+    return guessed
+
+
+class Reliability(Enum):
+    """How far a published count can be relied on, in words; the values are what files say."""
+
+    RELIABLE = "reliable"
+    CARE = "use with care"
+    UNCERTAIN = "too uncertain to quote"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Where a count stops being reliable, as agencies draw the line.
+
+    Attributes
+    ----------
+    reliable, care
+        The largest relative error, error/count, of a reliable count and of one to use with care.
+    floor
+        An error of at most so many people is reliable whatever the count; up to three times as many, use with care.
+        Without it no small count, and no zero, could ever be relied on.
+    """
+
+    reliable: float = 0.12
+    care: float = 0.40
+    floor: float = 1.0
+
+    def judge(self, counts: Floats, errors: Floats) -> NDArray[np.object_]:
+        """Return the `Reliability` of each count, as its text; the shape of ``counts``."""
+        reliable = errors <= np.maximum(self.reliable * counts, self.floor)
+        care = errors <= np.maximum(self.care * counts, 3 * self.floor)
+        words = np.where(care, Reliability.CARE.value, Reliability.UNCERTAIN.value).astype(object)
+        words[reliable] = Reliability.RELIABLE.value
+        return words
+
+
+BOUNDS = Bounds()
+
+
+def count_interval(counts: Floats, errors: Floats, estimate: Floats | None, level: float) -> tuple[Floats, Floats]:
+    """Return the ends of the interval of each published count: whole numbers, not below zero, around the count.
+
+    Parameters
+    ----------
+    counts, errors
+        The counts, and their expected errors; of one shape.
+    estimate
+        The unbiased estimates; None where there are none.
+    level
+        How often the interval shall cover the true count.
+    """
+    reach = _HEAVY * quantile(level) * errors
+    low, high = counts - reach, counts + reach
+    if estimate is not None:
+        low, high = np.minimum(low, estimate), np.maximum(high, estimate)
+    # A true count is a whole number: ends move inwards, though not past the count itself.
+    low = np.maximum(np.minimum(np.ceil(low), np.floor(counts)), 0.0) + 0.0
+    high = np.maximum(np.maximum(np.floor(high), np.ceil(counts)), 0.0)
+    # Noise leaves nothing certain: zero is never "0 to 0".
+    high = np.where((errors > 0) & (high < 1), 1.0, high)
+    return read_only(np.asarray(low)), read_only(np.asarray(high))
+
+
+def _sums(layout: Layout, cells: Floats) -> Floats:
+    """Return the sum of each table of a buffer."""
+    sums: Floats = np.add.reduceat(cells, layout.index.offset[:-1])
+    return sums
