@@ -91,7 +91,7 @@ class Job:
         How to measure, with the options of the mechanism by name.
     method, method_options
         How to reconstruct, with the options of the method by name.
-    out, overwrite, csv, report, title
+    out, overwrite, csv, report, errors, title
         The folder to write, and what goes into it.
     """
 
@@ -205,6 +205,14 @@ class Job:
     )
     report: bool | None = option(
         None, "Write report.html; on by default.", kind=Kind.FLAG, group=WRITING, commands=_WRITE, negatable=True
+    )
+    errors: bool | None = option(
+        None,
+        "Learn the error of every published count; on by default, and takes a few more reconstructions.",
+        kind=Kind.FLAG,
+        group=WRITING,
+        commands=_WRITE,
+        negatable=True,
     )
     title: str | None = option(
         None, "The title of the report.", kind=Kind.TEXT, group=WRITING, commands=(*_WRITE, "report")
@@ -337,6 +345,7 @@ class Job:
             overwrite=bool(self.overwrite),
             csv=bool(self.csv),
             report=self.report is None or self.report,
+            errors=self.errors is None or self.errors,
             title=self.title,
         )
 

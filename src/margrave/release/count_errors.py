@@ -7,12 +7,12 @@ r̂_τ(z). Whatever the method, its squared error is estimated without bias by
 
 and the covariance, by Stein's lemma a derivative of r̂ along the noise, by moving the measurements a little:
 
-    D_τ ≈ mean of ⟨w_τ, r̂_τ(z + δw) − r̂_τ(z)⟩ / δ        over a few w drawn like the noise (``pretended_noise``).     (2)
+    D_τ ≈ mean of ⟨w_τ, r̂_τ(z + δw) − r̂_τ(z)⟩ / δ       over a few w drawn like the noise (``pretended_noise``).    (2)
 
 Nothing is assumed about the truth, which is what fails when noise is replayed on released tables: these are smoother
 than the truth. What is noisy about (1) and (2) is pooled: S_τ over all residuals of an order, each with a share of its
-own. Errors of different residuals are orthogonal in every table, so with v_τ = S_τ/m_τ, pooled, a query with the factors
-f_τ of ``uncertainty`` (3) errs by
+own. Errors of different residuals are orthogonal in every table, so with v_τ = S_τ/m_τ, pooled, a query with the
+factors f_τ of ``uncertainty`` (3) errs by
 
     B = Σ_τ v_τ f_τ        as mean square over queries of its shape: where v = σ², the variance of the estimate.     (3)
 
@@ -20,17 +20,22 @@ f_τ of ``uncertainty`` (3) errs by
 unbiased estimate x has variance V errs by (c − x)² − V + 2 Cov(c, x) as mean square. Pooled over cells of all tables of
 an order with about the same c/√V, relative to (3), it gives a curve g:
 
-    count_error² = B · g(c/√V),        count_error at least ½, or √V where that is less.                              (4)
+    count_error² = B · g(c/√V),        count_error at least ½, or √V where that is less.                             (4)
 
 g is a sum of ramps with non-negative weights, found by least squares: it never falls as counts grow.
 
-**Never measured.** Neither (1) nor any other measurement knows the error. It is what the prior expects
-(``reconstruction.prior``): v_τ from how far measured tables of this order depart from what smaller ones predict.
+**Never measured.** What was not measured is predicted from what was, and (1) does not know how well. So measured sets
+are left out, half of them at a time, and predicted from the others by the same method:
+
+    v_τ m_τ = κ Σ c²,    κ = Σ (‖r̂_τ − z_τ‖² − σ²_τ m_τ) / Σ c²    over the sets of this order that were left out. (5)
+
+The difference is without bias what the prediction is off by. Mechanisms that choose what to measure choose what is
+predicted worst, so that (5) is rather too large.
 
 **Intervals** reach z count_error to both sides of the count, and a little further, since cells that were pooled are not
-all alike; and they contain the unbiased estimate: what a method has shrunk away is shrunk in the error, too, and half of
-the time the estimate lies on the other side of the truth. Ends are whole numbers, not below zero. docs/intervals.md has
-the proof of (1) and coverage as measured.
+all alike. They also contain what lies within half a standard error of the unbiased estimate: where a large true count
+was shrunk, the pooled error is too small for it, but its measurement is mostly on the other side. Ends are whole
+numbers, not below zero. docs/intervals.md has the proof of (1) and coverage as measured.
 """
 
 from __future__ import annotations
@@ -45,7 +50,6 @@ import numpy as np
 
 from margrave.algebra import transform
 from margrave.measurements.entries import read_only
-from margrave.reconstruction.estimates import Estimates
 from margrave.release.pretended_noise import pretended_noise
 from margrave.release.uncertainty import Mask, quantile, query_factors, residual_variance
 
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
     from margrave.algebra.layout import Layout
     from margrave.methods.method import Made, Method, Request
+    from margrave.reconstruction.estimates import Estimates
     from margrave.workload import Workload
 
 # The step δ of (2), in standard deviations: small enough for a derivative, large enough to rise above the tolerance of
@@ -62,11 +67,16 @@ if TYPE_CHECKING:
 _STEP = 0.3
 # Draws: as many as keep the cost within three reconstructions of a large release, more where they cost nothing.
 _FEWEST, _MOST, _CELLS = 2, 10, 2e6
+# Parts that measured sets are left out in, equation (5).
+_FOLDS = 2
 # Pooling: a residual counts by its degrees of freedom beside so many of its order; an order and a bin of the curve by
 # its cells beside so many that err as the unbiased estimate does.
 _SET_DEGREES, _ORDER_DEGREES, _ORDER_CELLS = 200.0, 20.0, 30.0
 # A function of g that is not flat only below this c/√V must stand out by so many standard deviations.
 _GENTLE, _SIGNIFICANT = 0.2, 1.5
+# A count below this share of the table's mean counts as that much: a zero among large counts is less certain than one
+# among empty cells.
+_EMPTIEST = 0.1
 # Where the ramps that g is made of end, in c/√V.
 _RAMPS = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
 _LEAST_SHARE = 1e-4
@@ -76,7 +86,9 @@ _LEAST_ERROR = 0.5
 _ARRAYS = 6.0
 # Errors of cells that are pooled differ, so that their tails are heavier than normal ones: how much further intervals
 # reach (docs/intervals.md has what this was chosen on).
-_HEAVY = 1.15
+_HEAVY = 1.12
+# Half the width of what an interval contains around the unbiased estimate, in standard errors of that.
+_NEAR = 0.5
 SEED = 1
 # How many numbers describe g of an order.
 CURVE = len(_RAMPS) + 1
@@ -119,9 +131,12 @@ class CountErrors:
         counts
             The published counts; any shape.
         """
-        base = variance = unknown = 0.0
+        base = variance = unknown = even = 0.0
         for part, factor in query_factors(estimates, table, query, query):
             share = float(self.expected[part]) * factor
+            if part == 0:
+                # The factor of the total is the square of the share of all cells that is counted.
+                even = max(float(estimates.values[0]), 0.0) * math.sqrt(factor)
             if estimates.counts[part] == 0 and estimates.layout.degrees[part] > 0:
                 unknown += share
             else:
@@ -129,7 +144,8 @@ class CountErrors:
                 variance += residual_variance(estimates, part) * factor
         order = sum(not bool(mask.all()) for mask in query)
         scale = math.sqrt(variance) if variance > 0 else 1.0
-        squared = base * self._growth(order, counts / scale) + _unmeasured(unknown, counts)
+        raised = np.maximum(counts, _EMPTIEST * even)
+        squared = base * self._growth(order, raised / scale) + _unmeasured(unknown, raised)
         least = math.sqrt(variance) if unknown == 0 else math.inf
         error: Floats = np.sqrt(np.maximum(squared, min(least, _LEAST_ERROR) ** 2))
         return error
@@ -144,16 +160,12 @@ class CountErrors:
 def _unmeasured(mean: float, counts: Floats) -> Floats | float:
     """Return the squared error of each count that comes from what was never measured; on the mean as given.
 
-    A cell departs from what was predicted by a share of itself, and by the sampling of a count: a c² + c, scaled.
+    A cell departs from what was predicted by a share of itself, or of one person.
     """
     if mean <= 0:
         return 0.0
-    positive = np.maximum(counts, 0.0)
-    sampled, squared = float(positive.mean()), float(np.square(positive).mean())
-    if squared <= 0:
-        return mean
-    spread = max(mean - sampled, 0.0) / squared
-    parts: Floats = spread * positive**2 + min(mean / sampled, 1.0) * positive
+    squares = np.square(counts + 1)
+    parts: Floats = squares * (mean / float(squares.mean()))
     return parts
 
 
@@ -178,7 +190,10 @@ def learn_errors(method: Method, request: Request, made: Made, *, seed: int = SE
         return None
     orders = int(layout.index.order.max()) + 1
     known = np.isfinite(variances)
-    guessed = variances if known.all() else _guessed(estimates, made.marginals)
+    guessed = variances
+    if not known.all():
+        squares = _sums(layout, np.square(made.marginals))
+        guessed = _guessed(method, request, variances) * squares / np.maximum(layout.degrees, 1.0)
     if method.unbiased:
         return CountErrors(np.where(known, variances, guessed), np.tile(np.eye(1, CURVE), (orders, 1)), seed, 0)
     measured = np.where(known, variances, 0.0)
@@ -229,6 +244,7 @@ class _Pool:
     residuals: Floats
     cells: Floats
     determined: NDArray[np.bool_]
+    total: float
 
     @classmethod
     def of(cls, estimates: Estimates, marginals: Floats, variances: Floats) -> _Pool:
@@ -239,7 +255,15 @@ class _Pool:
         residuals = _sums(layout, np.square(away, out=away)) - variances * layout.degrees
         cells = maximum_likelihood(estimates)
         cells -= marginals
-        return cls(layout, variances, marginals, residuals, np.square(cells, out=cells), determined(estimates))
+        return cls(
+            layout,
+            variances,
+            marginals,
+            residuals,
+            np.square(cells, out=cells),
+            determined(estimates),
+            max(float(estimates.values[0]), 0.0),
+        )
 
     def add(self, noise: Floats, change: Floats) -> None:
         """Add a draw and the change that it made, as a share of all draws."""
@@ -251,7 +275,7 @@ class _Pool:
 
     def expected(self) -> Floats:
         """Return v_τ, pooled: of each order, and of each residual beside its order."""
-        layout, order, degrees = self.layout, self.layout.index.order, self.layout.degrees
+        order, degrees = self.layout.index.order, self.layout.degrees
         noise = self.variances * degrees
         share = np.zeros(len(noise))
         for k in range(int(order.max()) + 1):
@@ -276,7 +300,8 @@ class _Pool:
             if not variance > 0:
                 continue
             begin, end = layout.index.offset[table : table + 2]
-            rows = _ramps(self.counts[begin:end] / math.sqrt(variance)) * (mean / variance)
+            raised = np.maximum(self.counts[begin:end], _EMPTIEST * self.total / (end - begin))
+            rows = _ramps(raised / math.sqrt(variance)) * (mean / variance)
             squares[len(attributes)] += rows.T @ rows
             seen[len(attributes)] += len(rows)
             products[len(attributes)] += rows.T @ (self.cells[begin:end] / variance - 1)
@@ -319,18 +344,51 @@ def _fitted(squares: Floats, products: Floats) -> Floats:
     return weights
 
 
-def _guessed(estimates: Estimates, marginals: Floats) -> Floats:
-    """Return v_τ as the prior expects it, where nothing was measured; shape (tables,)."""
+def _guessed(method: Method, request: Request, variances: Floats) -> Floats:
+    """Return v_τ where nothing was measured, equation (5); where nothing was that could be left out, the prior's."""
+    estimates = request.estimates
+    layout, order = estimates.layout, estimates.layout.index.order
+    away, scale = np.zeros(len(order)), np.zeros(len(order))
+    # Sets of two attributes and more: every mechanism measures single ones.
+    candidates = np.flatnonzero(np.isfinite(variances) & (order >= 2) & (layout.degrees > 0))
+    for fold in range(_FOLDS):
+        left_out = candidates[fold::_FOLDS]
+        if not left_out.size:
+            continue
+        hidden = np.zeros(len(order), dtype=np.bool_)
+        hidden[left_out] = True
+        values = np.where(np.repeat(hidden, np.diff(layout.index.offset)), 0.0, estimates.values)
+        reduced = replace(
+            estimates,
+            values=values,
+            counts=np.where(hidden, 0, estimates.counts),
+            precisions=np.where(hidden, 0.0, estimates.precisions),
+        )
+        predicted = method.make(replace(request, estimates=reduced, progress=None, start=None)).marginals
+        error = transform.center(layout, predicted) - estimates.values
+        squared = _sums(layout, np.square(error, out=error)) - variances * layout.degrees
+        away[left_out] = squared[left_out]
+        scale[left_out] = _sums(layout, np.square(predicted))[left_out]
+    found = [float(away[order == k].sum() / max(scale[order == k].sum(), 1.0)) for k in range(int(order.max()) + 1)]
+    known = [k for k in range(len(found)) if scale[order == k].any()]
+    if not known:
+        return _prior_guess(estimates, variances)
+    # Where no set of an order was measured, as those of the nearest order.
+    spread = np.array([max(found[min(known, key=lambda other: abs(other - k))], 0.0) for k in range(len(found))])
+    return spread[order]
+
+
+def _prior_guess(estimates: Estimates, variances: Floats) -> Floats:
+    """Return how far the prior expects tables to depart from what smaller ones predict, relative to their squares."""
     from margrave.reconstruction.prior.levels import Levels
 
     layout = estimates.layout
-    variances = _noise(estimates)
-    variances[0] = 0.0
-    levels = Levels(layout, estimates.values, variances, max(float(marginals[0]), 1.0))
+    noise = variances.copy()
+    noise[0] = 0.0
+    levels = Levels(layout, estimates.values, noise, max(float(estimates.values[0]), 1.0))
     levels.run()
-    sizes = np.diff(layout.index.offset)
-    guessed: Floats = levels.errors * sizes / np.maximum(layout.degrees, 1.0)
-    return guessed
+    squares = _sums(layout, np.square(transform.reconstruct(layout, levels.residuals)))
+    return levels.errors * np.diff(layout.index.offset) / np.maximum(squares, 1.0)
 
 
 class Reliability(Enum):
@@ -370,22 +428,29 @@ class Bounds:
 BOUNDS = Bounds()
 
 
-def count_interval(counts: Floats, errors: Floats, estimate: Floats | None, level: float) -> tuple[Floats, Floats]:
+def count_interval(
+    counts: Floats, errors: Floats, estimate: Floats | None, std_error: float | None, level: float
+) -> tuple[Floats, Floats]:
     """Return the ends of the interval of each published count: whole numbers, not below zero, around the count.
 
     Parameters
     ----------
     counts, errors
         The counts, and their expected errors; of one shape.
-    estimate
-        The unbiased estimates; None where there are none.
+    estimate, std_error
+        The unbiased estimates and their standard error; None where there are none.
     level
         How often the interval shall cover the true count.
     """
-    reach = _HEAVY * quantile(level) * errors
+    z = quantile(level)
+    reach = _HEAVY * z * errors
+    if std_error is not None:
+        # Not further than the noise itself would ask for.
+        reach = np.minimum(reach, z * np.maximum(errors, std_error))
     low, high = counts - reach, counts + reach
     if estimate is not None:
-        low, high = np.minimum(low, estimate), np.maximum(high, estimate)
+        near = _NEAR * (std_error or 0.0)
+        low, high = np.minimum(low, estimate - near), np.maximum(high, estimate + near)
     # A true count is a whole number: ends move inwards, though not past the count itself.
     low = np.maximum(np.minimum(np.ceil(low), np.floor(counts)), 0.0) + 0.0
     high = np.maximum(np.maximum(np.floor(high), np.ceil(counts)), 0.0)

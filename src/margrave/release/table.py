@@ -1,8 +1,8 @@
 """Published tables: the counts of a release in one buffer, and one table of it with its error bars.
 
 Two products side by side. ``values`` is the method's table (by "lnn" non-negative and in agreement with all others);
-its errors, if they were learned, are ``count_error``, ``count_low``, ``count_high`` and ``reliability``. ``estimate`` is
-the unbiased maximum-likelihood table, and ``std_error``, ``ci_low`` and ``ci_high`` belong to it alone.
+its errors, if they were learned, are ``count_error``, ``count_low``, ``count_high`` and ``reliability``. ``estimate``
+is the unbiased maximum-likelihood table, and ``std_error``, ``ci_low`` and ``ci_high`` belong to it alone.
 
 For Arrow, pandas and Polars a table is in tidy long form, one row a cell. The columns of attributes are ordered
 categories (in Arrow an ordered dictionary, in Polars an Enum); rows run through the cells with the last attribute
@@ -212,7 +212,7 @@ class Table:
         if self._interval is not None and self.estimate is not None and np.array_equal(self.values, self.estimate):
             # The count is the estimate, and has its interval, but for one that would read as certainty.
             return self._interval.low, np.where(self._interval.high < 1, 1.0, self._interval.high)
-        return count_interval(self.values, self.count_error, self.estimate, self.level)
+        return count_interval(self.values, self.count_error, self.estimate, self.std_error, self.level)
 
     @cached_property
     def _interval(self) -> Interval | None:

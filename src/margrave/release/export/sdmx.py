@@ -11,6 +11,10 @@ upper case with all else as ``_``. A category whose labels are all identifiers k
 are 0, 1, … in the order of domain.json; ``labels="both"`` writes the label after each. Codes that a spreadsheet would
 take for formulas, such as ``@A1``, are numbered too, so that no cell of the file is one. After version 2.0.0 of the
 SDMX-CSV field guide of the SDMX technical working group.
+
+Where errors of the counts were learned, COUNT_ERROR, COUNT_LOW, COUNT_HIGH and OBS_STATUS follow. The last has codes of
+SDMX's code list CL_OBS_STATUS: A (normal value) for a reliable count, U (low reliability) for one to use with care, and
+N (not significant) for one that is too uncertain to quote.
 """
 
 from __future__ import annotations
@@ -28,7 +32,8 @@ import numpy as np
 
 from margrave.errors import MargraveError, StoreError
 from margrave.escaping import guarded
-from margrave.release.facts import COLUMNS
+from margrave.release.count_errors import Reliability
+from margrave.release.facts import COLUMNS, COUNT_COLUMNS
 from margrave.release.store.tables import safe_word
 
 if TYPE_CHECKING:
@@ -46,6 +51,17 @@ MEASURES = {
     "STD_ERROR": COLUMNS["std_error"].name,
     "CI_LOW": COLUMNS["ci_low"].name,
     "CI_HIGH": COLUMNS["ci_high"].name,
+}
+COUNT_MEASURES = {
+    "COUNT_ERROR": COUNT_COLUMNS["count_error"].name,
+    "COUNT_LOW": COUNT_COLUMNS["count_low"].name,
+    "COUNT_HIGH": COUNT_COLUMNS["count_high"].name,
+    "OBS_STATUS": COUNT_COLUMNS["reliability"].name,
+}
+STATUS = {
+    Reliability.RELIABLE.value: ("A", "Normal value"),
+    Reliability.CARE.value: ("U", "Low reliability"),
+    Reliability.UNCERTAIN.value: ("N", "Not significant"),
 }
 _FIXED = ("STRUCTURE", "STRUCTURE_ID", "ACTION")
 _TIME = "TIME_PERIOD"
@@ -98,7 +114,7 @@ def write_sdmx(
         )
     domain = release.workload.domain
     chosen = _chosen(release, tables)
-    columns = _Columns(domain, labels, time_period, structure)
+    columns = _Columns(domain, labels, time_period, structure, errors=release.errors is not None)
     file = Path(path)
     draft = file.parent / f".{file.name[:40]}.{uuid4().hex}.draft"
     try:
@@ -128,7 +144,7 @@ def sdmx_codes(attribute: Attribute) -> Names:
 
 def sdmx_dimensions(domain: Domain) -> Names:
     """Return the identifier of each attribute in SDMX, in domain order, no two alike."""
-    taken = {*_FIXED, *MEASURES, _TIME}
+    taken = {*_FIXED, *MEASURES, *COUNT_MEASURES, _TIME}
     found: list[str] = []
     for place, name in enumerate(domain.attributes, start=1):
         word = safe_word(name).upper().replace("-", "_")
@@ -145,8 +161,9 @@ def sdmx_dimensions(domain: Domain) -> Names:
 class _Columns:
     """How cells become rows: the header, and the texts of each attribute's codes."""
 
-    def __init__(self, domain: Domain, labels: str, time_period: str | None, structure: str) -> None:
+    def __init__(self, domain: Domain, labels: str, time_period: str | None, structure: str, *, errors: bool) -> None:
         both = labels == "both"
+        self._status = {word: ": ".join(code if both else code[:1]) for word, code in STATUS.items()}
         self._time = () if time_period is None else (time_period,)
         title = domain.description or "cross-tabulations"
         self._head = ("dataflow", f"{structure}: {title}" if both else structure, "I")
@@ -155,7 +172,7 @@ class _Columns:
         self._total = f"{TOTAL}: Total" if both else TOTAL
         components = dict(zip(sdmx_dimensions(domain), domain.attributes, strict=True))
         components |= {_TIME: "time period"} if self._time else {}
-        components |= MEASURES
+        components |= {**MEASURES, **COUNT_MEASURES} if errors else MEASURES
         self.header = (*_FIXED, *(f"{one}: {name}" if both else one for one, name in components.items()))
 
     def rows(self, table: Table) -> Iterator[tuple[object, ...]]:
@@ -171,11 +188,16 @@ class _Columns:
                 dimensions.append([self._total] * size)
         fixed = [[text] * size for text in self._head]
         time = [[text] * size for text in self._time]
-        return zip(*fixed, *dimensions, *time, *(_numbers(one, table) for one in _measures(table)), strict=True)
+        numbers = [_numbers(one, table) for one in _measures(table)]
+        words = table.reliability()
+        if words is not None:
+            numbers.append([self._status[word] for word in words.ravel().tolist()])
+        return zip(*fixed, *dimensions, *time, *numbers, strict=True)
 
 
 def _measures(table: Table) -> tuple[object, ...]:
-    return table.values, table.estimate, table.std_error, table.ci_low, table.ci_high
+    numbers = (table.values, table.estimate, table.std_error, table.ci_low, table.ci_high)
+    return numbers if table.count_error is None else (*numbers, table.count_error, table.count_low, table.count_high)
 
 
 def _numbers(measure: object, table: Table) -> list[object]:

@@ -42,8 +42,8 @@ _ERRORS = (
     ";\n- `count_error`: how far, typically, `count` is from the true count, as learned from the measurements;\n"
     "- `count_low`, `count_high`: an interval around `count`, meant to hold the true count in 95 of 100 cases; unlike\n"
     "  that of `estimate` it is calibrated on test data and not proven;\n"
-    "- `reliability`: `reliable` (`count_error` up to 12 % of the count, or one person), `use with care` (up to 40 %, or\n"
-    "  three) or `too uncertain to quote`"
+    "- `reliability`: `reliable` (`count_error` up to 12 % of the count, or one), `use with care` (up to 40 %, or three)\n"
+    "  or `too uncertain to quote`"
 )
 _EMPTY = "The columns `std_error`, `ci_low` and `ci_high` are empty."
 _README = """# {heading}
@@ -201,9 +201,7 @@ def check_privacy(document: Mapping[str, Any], provenance: Provenance | None, wh
         )
 
 
-def csvw_document(
-    domain: Domain, tables: Sequence[TableEntry], title: str, *, errors: bool = False
-) -> dict[str, Any]:
+def csvw_document(domain: Domain, tables: Sequence[TableEntry], title: str, *, errors: bool = False) -> dict[str, Any]:
     """Return the content of csvw-metadata.json: each table's file and the meaning of its columns, after W3C's CSVW."""
     return {
         "@context": ["http://www.w3.org/ns/csvw", {"@language": "en"}],
@@ -228,7 +226,9 @@ def _csvw_table(domain: Domain, table: TableEntry, *, errors: bool) -> dict[str,
     taken: set[str] = set()
     keys = [_csvw_name(name, place, taken) for place, name in enumerate(table.attributes, start=1)]
     columns = [_csvw_attribute(domain, name, key) for name, key in zip(table.attributes, keys, strict=True)]
-    columns += [_csvw_measure(name, table.attributes, taken) for name in (*MEASURES, *(COUNT_MEASURES if errors else ()))]
+    columns += [
+        _csvw_measure(name, table.attributes, taken) for name in (*MEASURES, *(COUNT_MEASURES if errors else ()))
+    ]
     if table.csv is not None:
         columns = [{**column, "titles": guarded(column["titles"])} for column in columns]
     schema: dict[str, Any] = {"columns": columns, "primaryKey": keys} if keys else {"columns": columns}

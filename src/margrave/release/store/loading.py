@@ -31,8 +31,8 @@ from margrave.memory import require_memory
 from margrave.methods import Method, names, read
 from margrave.reconstruction.estimates import estimate_residuals
 from margrave.reconstruction.nonnegative import Solution, Status
-from margrave.release.release import Release
 from margrave.release.count_errors import CURVE, CountErrors
+from margrave.release.release import Release
 from margrave.release.store import (
     COUNT_ERRORS,
     MANIFEST,
