@@ -78,15 +78,15 @@ _GENTLE, _SIGNIFICANT = 0.2, 1.5
 # among empty cells.
 _EMPTIEST = 0.1
 # Where the ramps that g is made of end, in c/√V.
-_RAMPS = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
+_RAMPS = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0])
 _LEAST_SHARE = 1e-4
 # A true count is a whole number: none is known better than to a half, where noise is larger than that.
 _LEAST_ERROR = 0.5
 # Copies of the tables that are held while errors are learned: those of `_Pool`, noise, change, and estimates as moved.
 _ARRAYS = 6.0
 # Errors of cells that are pooled differ, so that their tails are heavier than normal ones: how much further intervals
-# reach (docs/intervals.md has what this was chosen on).
-_HEAVY = 1.12
+# reach, and how much where part of a table was never measured (docs/intervals.md has what this was chosen on).
+_HEAVY, _HEAVIER = 1.12, 1.4
 # Half the width of what an interval contains around the unbiased estimate, in standard errors of that.
 _NEAR = 0.5
 SEED = 1
@@ -198,14 +198,29 @@ def learn_errors(method: Method, request: Request, made: Made, *, seed: int = SE
         return CountErrors(np.where(known, variances, guessed), np.tile(np.eye(1, CURVE), (orders, 1)), seed, 0)
     measured = np.where(known, variances, 0.0)
     draws = int(np.clip(_CELLS / layout.cells, _FEWEST, _MOST))
-    pool = _Pool.of(estimates, made.marginals, measured)
+    before = _published(method, request.workload, layout, made.marginals)
+    pool = _Pool.of(estimates, before, measured)
     moved_request = replace(request, progress=None, start=None if made.solution is None else made.solution.multipliers)
     for noise in pretended_noise(layout, measured, seed=seed, draws=draws):
         moved = replace(estimates, values=estimates.values + _STEP * noise)
         again = method.make(replace(moved_request, estimates=moved))
-        pool.add(noise, (again.marginals - made.marginals) / (_STEP * draws))
+        after = _published(method, request.workload, layout, again.marginals)
+        pool.add(noise, (after - before) / (_STEP * draws))
     expected = np.where(known, pool.expected(), guessed)
     return CountErrors(expected, pool.curve(expected), seed, draws)
+
+
+def _published(method: Method, workload: Workload, layout: Layout, marginals: Floats) -> Floats:
+    """Return the tables as they are published: where they do not agree, those inside others are sums of the first."""
+    if method.agree:
+        return marginals
+    tables, found = np.array(marginals), set(workload.positions)
+    for place, members in enumerate(layout.sets):
+        if members not in found:
+            whole = next(one for one in workload.positions if set(members) <= set(one))
+            axes = tuple(axis for axis, member in enumerate(whole) if member not in members)
+            layout.view(tables, place)[...] = layout.view(marginals, layout.places[whole]).sum(axis=axes)
+    return tables
 
 
 def require_memory_to_learn(workload: Workload, method: Method, *, beside: int = 0) -> None:
@@ -443,7 +458,7 @@ def count_interval(
         How often the interval shall cover the true count.
     """
     z = quantile(level)
-    reach = _HEAVY * z * errors
+    reach = (_HEAVY if estimate is not None else _HEAVIER) * z * errors
     if std_error is not None:
         # Not further than the noise itself would ask for.
         reach = np.minimum(reach, z * np.maximum(errors, std_error))

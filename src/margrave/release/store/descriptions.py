@@ -42,8 +42,8 @@ _ERRORS = (
     ";\n- `count_error`: how far, typically, `count` is from the true count, as learned from the measurements;\n"
     "- `count_low`, `count_high`: an interval around `count`, meant to hold the true count in 95 of 100 cases; unlike\n"
     "  that of `estimate` it is calibrated on test data and not proven;\n"
-    "- `reliability`: `reliable` (`count_error` up to 12 % of the count, or one), `use with care` (up to 40 %, or three)\n"
-    "  or `too uncertain to quote`"
+    "- `reliability`: `reliable` (`count_error` up to 12 % of the count, or one), `use with care` (up to 40 %, or\n"
+    "  three) or `too uncertain to quote`"
 )
 _EMPTY = "The columns `std_error`, `ci_low` and `ci_high` are empty."
 _README = """# {heading}

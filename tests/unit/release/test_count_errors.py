@@ -1,0 +1,170 @@
+"""Errors of counts as readers meet them: fields, intervals, words, files."""
+
+import csv
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from releases import DOMAIN, WORKLOAD, adaptive, foreign, laplace, measured, reseal, same
+
+import margrave as mg
+from margrave.errors import DamageError
+from margrave.release.count_errors import Bounds, count_interval
+from margrave.release.export.sdmx import write_sdmx
+
+NOISY = measured()
+METHODS = ["lnn", "mle", "trunc", "trunc+rescale"]
+
+
+def with_errors(noisy, method="lnn"):
+    return mg.reconstruct(noisy, WORKLOAD, method=method, errors=True)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("noisy", [NOISY, adaptive(), foreign()], ids=["planned", "adaptive", "foreign"])
+def test_every_count_has_an_error_and_an_interval_around_it(noisy, method):
+    release = with_errors(noisy, method)
+    for names in WORKLOAD.closure:
+        table = release.table(*names)
+        shown = np.maximum(table.values, 0)
+        assert (table.count_error > 0).all()
+        assert (table.count_low >= 0).all()
+        assert (table.count_low <= shown).all()
+        assert (shown <= table.count_high).all() or method == "mle"
+        assert (table.count_high >= 1).all()
+        assert (table.count_high == np.floor(table.count_high)).all() or method == "mle"
+        wider = release.table(*names, level=0.99)
+        assert (wider.count_low <= table.count_low).all()
+        assert (wider.count_high >= table.count_high).all()
+
+
+def test_the_error_of_an_unbiased_count_is_its_standard_error():
+    table = with_errors(NOISY, "mle").table("age", "sex")
+    np.testing.assert_allclose(table.count_error, table.std_error, rtol=1e-12)
+    np.testing.assert_array_equal(table.count_low, table.ci_low)
+    np.testing.assert_array_equal(table.count_high, np.maximum(table.ci_high, 1))
+
+
+def test_queries_have_errors_and_a_cell_asked_for_has_that_of_the_table():
+    release = with_errors(NOISY)
+    table, cell = release.table("age", "sex"), release.query("sex = 'M'", by=["age"])
+    np.testing.assert_allclose(cell.count_error, table.count_error[:, 1], rtol=1e-12)
+    assert release.query("age > 17").count_error > 0
+
+
+def test_noise_without_a_single_variance_has_no_errors():
+    release = with_errors(laplace())
+    assert release.errors is None
+    table = release.table("sex")
+    assert (table.count_error, table.count_low, table.count_high, table.reliability()) == (None, None, None, None)
+
+
+def test_without_errors_nothing_is_learned_and_columns_are_as_before():
+    release = mg.reconstruct(NOISY, WORKLOAD)
+    assert release.errors is None
+    assert release.table("sex").to_arrow().column_names == [
+        "sex",
+        "count",
+        "estimate",
+        "std_error",
+        "ci_low",
+        "ci_high",
+    ]
+
+
+def test_whole_numbers_have_the_error_of_rounding_as_well():
+    table = with_errors(NOISY).table("age", "sex")
+    assert (table.rounded().count_error >= table.count_error).all()
+    assert (table.rounded().count_error <= np.hypot(table.count_error, 1)).all()
+
+
+def test_zero_is_never_certain():
+    low, high = count_interval(np.array([0.0, 0.2]), np.array([0.1, 0.1]), np.array([-5.0, -5.0]), 0.1, 0.95)
+    assert low.tolist() == [0, 0]
+    assert high.tolist() == [1, 1]
+
+
+def test_intervals_are_whole_contain_the_count_and_reach_the_estimate():
+    low, high = count_interval(np.array([10.4]), np.array([1.0]), np.array([20.0]), 4.0, 0.95)
+    assert (low, high) == (9, 22)
+    low, high = count_interval(np.array([10.4]), np.array([0.1]), None, None, 0.95)
+    assert (low, high) == (10, 11)
+
+
+def test_words_follow_the_relative_error_with_a_floor_for_small_counts():
+    counts, errors = np.array([100.0, 100, 100, 0, 2, 2]), np.array([12.0, 40, 41, 0.9, 2.9, 3.1])
+    care, uncertain = "use with care", "too uncertain to quote"
+    assert Bounds().judge(counts, errors).tolist() == ["reliable", care, uncertain, "reliable", care, uncertain]
+    assert Bounds(reliable=0.5).judge(counts, errors).tolist()[:3] == ["reliable"] * 3
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_errors_are_saved_and_read_back(tmp_path, method):
+    release = with_errors(NOISY, method)
+    release.save(tmp_path / "out", csv=True)
+    loaded = mg.load(tmp_path / "out", strict=True)
+    assert same(release, loaded)
+    assert (loaded.errors.seed, loaded.errors.draws) == (release.errors.seed, release.errors.draws)
+    assert mg.verify(tmp_path / "out") == ()
+    parquet = pq.read_table(tmp_path / "out" / "tables" / "age.sex.parquet")
+    with (tmp_path / "out" / "tables" / "age.sex.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    table = release.table("age", "sex")
+    for name, values in (("count_error", table.count_error), ("count_low", table.count_low)):
+        np.testing.assert_array_equal(parquet[name].to_numpy(), values.ravel())
+        np.testing.assert_array_equal([float(row[name]) for row in rows], values.ravel())
+    assert (
+        [row["reliability"] for row in rows]
+        == parquet["reliability"].to_pylist()
+        == table.reliability().ravel().tolist()
+    )
+    page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "`count_error`: how far, typically, `count` is from the true count" in page
+
+
+def test_errors_that_are_damaged_are_refused(tmp_path):
+    with_errors(NOISY).save(tmp_path / "out")
+    file = tmp_path / "out" / "errors.npz"
+    content = file.read_bytes()
+    file.write_bytes(content[:-1] + b"\1")
+    with pytest.raises(DamageError, match="its checksum is wrong"):
+        mg.load(tmp_path / "out")
+    file.write_bytes(b"nothing")
+    reseal(tmp_path / "out")
+    with pytest.raises(DamageError, match=r"errors\.npz"):
+        mg.load(tmp_path / "out")
+
+
+def test_sdmx_has_errors_and_codes_of_observation_status(tmp_path):
+    release = with_errors(NOISY)
+    write_sdmx(release, tmp_path / "data.csv", agency="OFFICE", dataflow="SURVEY", tables=[("age", "sex")])
+    with (tmp_path / "data.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    table = release.table("age", "sex")
+    codes = {"reliable": "A", "use with care": "U", "too uncertain to quote": "N"}
+    assert [row["OBS_STATUS"] for row in rows] == [codes[word] for word in table.reliability().ravel()]
+    assert [float(row["COUNT_HIGH"]) for row in rows] == table.count_high.ravel().tolist()
+    write_sdmx(release, tmp_path / "both.csv", agency="OFFICE", dataflow="SURVEY", labels="both")
+    assert any("Low reliability" in line for line in (tmp_path / "both.csv").read_text(encoding="utf-8").splitlines())
+
+
+def test_an_attribute_may_be_called_as_a_column_of_errors(tmp_path):
+    domain = mg.Domain.fromdict({"reliability": 2, "count_error": 3})
+    workload = mg.Workload.all_kway(domain, 2)
+    noisy = mg.Measurements.from_marginals(
+        domain, [(("reliability", "count_error"), np.arange(6.0).reshape(2, 3), 1.0)]
+    )
+    release = mg.reconstruct(noisy, workload, errors=True)
+    release.save(tmp_path / "out", csv=True)
+    assert "reliability_" in release.table("reliability", "count_error").to_arrow().column_names
+    assert mg.load(tmp_path / "out", strict=True).errors is not None
+    plain = mg.reconstruct(noisy, workload)
+    plain.save(tmp_path / "plain", csv=True)
+    assert mg.load(tmp_path / "plain", strict=True).errors is None
+
+
+def test_frames_have_the_errors_too():
+    table = with_errors(NOISY).table("age", "sex")
+    assert table.to_pandas()["count_error"].tolist() == table.count_error.ravel().tolist()
+    assert table.to_polars()["reliability"].to_list() == table.reliability().ravel().tolist()
+    assert len(DOMAIN) == 4
