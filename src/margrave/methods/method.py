@@ -139,6 +139,10 @@ class Method(ABC):
     def make(self, request: Request) -> Made:
         """Return the tables of the workload's closure."""
 
+    def reads_estimates(self, estimates: Estimates) -> bool:
+        """Tell whether tables are made from these estimates alone, so that they move when the estimates do."""
+        return True
+
     def require_memory(self, workload: Workload, *, beside: int = 0) -> None:
         """Raise `MemoryLimitError` if the machine cannot hold what this method needs for a workload.
 

@@ -137,6 +137,10 @@ class NonNegative(Method):
         """Return the method with ``strict`` off: it always gives tables, which say how near to the best they are."""
         return replace(self, strict=False)
 
+    def reads_estimates(self, estimates: Estimates) -> bool:
+        """Tell whether no plain mean of repeated measurements is taken, which weights "paper" do."""
+        return self.weights != "paper" or bool((estimates.counts <= 1).all())
+
     def make(self, request: Request) -> Made:
         """Return the nearest non-negative tables, and what the solver reported."""
         from margrave.reconstruction.estimates import mean_residuals

@@ -71,7 +71,7 @@ _FEWEST, _MOST, _CELLS = 2, 10, 2e6
 _FOLDS = 2
 # Pooling: a residual counts by its degrees of freedom beside so many of its order; an order and a bin of the curve by
 # its cells beside so many that err as the unbiased estimate does.
-_SET_DEGREES, _ORDER_DEGREES, _ORDER_CELLS = 200.0, 20.0, 30.0
+_SET_DEGREES, _ORDER_DEGREES, _ORDER_CELLS = 200.0, 20.0, 100.0
 # A function of g that is not flat only below this c/√V must stand out by so many standard deviations.
 _GENTLE, _SIGNIFICANT = 0.2, 1.5
 # A count below this share of the table's mean counts as that much: a zero among large counts is less certain than one
@@ -186,7 +186,7 @@ def learn_errors(method: Method, request: Request, made: Made, *, seed: int = SE
     estimates = request.estimates
     layout = estimates.layout
     variances = _noise(estimates)
-    if np.isnan(variances).any():
+    if np.isnan(variances).any() or not method.reads_estimates(estimates):
         return None
     orders = int(layout.index.order.max()) + 1
     known = np.isfinite(variances)
@@ -307,7 +307,12 @@ class _Pool:
         """Return the weights of the ramps of g, by order."""
         layout = self.layout
         orders, ramps = int(layout.index.order.max()) + 1, len(_RAMPS) + 1
-        squares, products, seen = np.zeros((orders, ramps, ramps)), np.zeros((orders, ramps)), np.zeros(orders)
+        squares, products, usual = (
+            np.zeros((orders, ramps, ramps)),
+            np.zeros((orders, ramps)),
+            np.zeros((orders, ramps)),
+        )
+        seen = np.zeros(orders)
         for table, attributes in enumerate(layout.sets):
             if not self.determined[table]:
                 continue
@@ -319,11 +324,11 @@ class _Pool:
             rows = _ramps(raised / math.sqrt(variance)) * (mean / variance)
             squares[len(attributes)] += rows.T @ rows
             seen[len(attributes)] += len(rows)
+            usual[len(attributes)] += rows.sum(axis=0)
             products[len(attributes)] += rows.T @ (self.cells[begin:end] / variance - 1)
         for k in range(orders):
-            # Some large cells that err as the estimate does: where there are few cells, these say most.
-            ratio = math.sqrt(float(squares[k][0, 0]) / max(float(seen[k]), 1.0))
-            row = np.where(np.arange(ramps) == 0, 0.0, ratio)
+            # Some average cells that err as the estimate does: where there are few cells, these say most.
+            row = usual[k] / max(float(seen[k]), 1.0)
             squares[k] += _ORDER_CELLS * np.outer(row, row)
             products[k] += _ORDER_CELLS * row
         return np.array([_fitted(*sums) for sums in zip(squares, products, strict=True)])

@@ -173,3 +173,13 @@ def test_frames_have_the_errors_too():
     assert table.to_pandas()["count_error"].tolist() == table.count_error.ravel().tolist()
     assert table.to_polars()["reliability"].to_list() == table.reliability().ravel().tolist()
     assert len(DOMAIN) == 4
+
+
+def test_weights_of_the_paper_have_no_errors_where_plain_means_are_taken():
+    tables = [(("age", "sex"), np.arange(6.0).reshape(3, 2), 1.0), (("sex",), np.array([6.0, 9.0]), 1.0)]
+    noisy = mg.Measurements.from_marginals(DOMAIN, tables)
+    workload = mg.Workload(DOMAIN, [("age", "sex")])
+    paper = mg.methods.NonNegative(weights="paper", strict=False)
+    assert mg.reconstruct(noisy, workload, method=paper, errors=True).errors is None
+    once = mg.Measurements.from_marginals(DOMAIN, tables[:1])
+    assert mg.reconstruct(once, workload, method=paper, errors=True).errors is not None

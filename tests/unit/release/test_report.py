@@ -172,13 +172,13 @@ def test_where_rows_were_left_out_the_intervals_are_of_those_that_were_kept(read
         "Counts and intervals are of the rows that were kept: at most 4 rows of each person. The table may hold more."
     )
     assert text.count(kept) == 2
-    assert "The noise is the only error" not in text
-    assert "To the counts of the rows that were kept, noise is the only error added" in text
+    assert ", noise is the only error that the release adds" not in text
+    assert "To the unbiased estimates for the rows that were kept, noise is the only error added" in text
     assert "its 95 % interval covers the true count of the rows that were kept in 95 of 100" in text
     assert "records of the true count of the rows that were kept, be that 10" in text
     assert "the unbiased estimate, which covers the true count of the rows that were kept in 95 of 100" in text
     assert "rows that were kept" not in read.text
-    assert "The noise is the only error that the release adds" in read.text
+    assert "To the unbiased estimates, noise is the only error that the release adds" in read.text
 
 
 def test_a_domain_that_drops_rows_says_so_too():

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from margrave.release.release import Release
     from margrave.release.report.findings import Findings
 
-_ONLY_ERROR = "The noise is the only error that the release adds"
+_ONLY_ERROR = "To the unbiased estimates, noise is the only error that the release adds"
 # Shares of the budget below it come from rounding the noise up, and need no words.
 _REMAINDER = 0.0005
 # What somebody may believe before they see the tables.
@@ -144,7 +144,9 @@ def exactness(release: Release, findings: Findings) -> str:
     margin = "" if last.margins is None else short(last.margins.median)
     domain, record = release.workload.domain, release.provenance
     kept = kept_rows(domain, record)
-    only = "To the counts of the rows that were kept, noise is the only error added" if kept else _ONLY_ERROR
+    only = (
+        "To the unbiased estimates for the rows that were kept, noise is the only error added" if kept else _ONLY_ERROR
+    )
     return (
         f"{only}, and its size is known exactly. It does not depend on how large a count is: in "
         f"{_typical(last.order)}, 95 of 100 unbiased cells are within {margin} {facts.noun(release.provenance)} of "
