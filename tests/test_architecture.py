@@ -20,8 +20,8 @@ FLOORS = [
     {"files"},
     {"algebra", "privacy", "domain"},
     {"workload", "measurements", "data"},
-    {"planning", "reconstruction"},
-    {"methods"},
+    {"reconstruction"},
+    {"planning", "methods"},
     {"boundary", "release"},
     {"mechanisms"},
     {"cli"},
@@ -38,7 +38,8 @@ DATA_FLOORS = [
     {"counting"},
     {"source", "custodian"},
 ]
-POST_PROCESSING = ("reconstruction", "methods", "release")
+# Plans are made before data is opened, or from noisy values.
+POST_PROCESSING = ("planning", "reconstruction", "methods", "release")
 PRIVATE = ("data", "boundary", "mechanisms")
 # Budgets are plain numbers; all else in the privacy room draws, or charges for, what only the boundary may.
 PUBLIC_PRIVACY = ("privacy", "privacy.budget")
