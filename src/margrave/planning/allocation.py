@@ -178,12 +178,12 @@ def count_errors(layout: Layout, weights: Floats, *, rho: float, rows: float) ->
 
 
 def add_precisions(
-    layout: Layout, importance: Importance, curves: Curves, *, rho: float, known: Floats, floor: Floats
+    layout: Layout, importance: Importance, curves: Curves, *, rho: float, known: Floats, floor: Floats, gain: float = 1.0
 ) -> tuple[Floats, int]:
     """Return the precisions to add that minimise the expected errors of counts, and how many steps it took.
 
-    Every residual that was never measured gets its part of the floor. One that was measured is left alone unless that
-    is to become twice as precise.
+    Every residual that was never measured gets its part of the floor. One that was measured is left alone unless it is
+    to become more precise by a share that is worth another draw; what that saves goes to the others.
 
     Parameters
     ----------
@@ -199,6 +199,8 @@ def add_precisions(
         Shape (tables,); the precision of what was measured already.
     floor
         Shape (tables,); the least precision of each residual.
+    gain
+        The least share by which a residual that was measured is to become more precise.
     """
     cost, least = cost_coefficients(layout), np.where(known > 0, 0.0, floor)
     reserved = float(cost @ least) / 2
@@ -207,7 +209,8 @@ def add_precisions(
     start = (least * (left / reserved)) if reserved > 0 else known * (2 * left / float(cost @ known))
     added, steps = best_precisions(layout, curves, importance, rho=left, start=start, known=known)
     wanted = added + least
-    wanted[(known > 0) & (wanted < known)] = 0.0
+    worth = np.where((known > 0) & (wanted < gain * known), 0.0, wanted)
+    wanted = worth if worth.any() else wanted
     spent = float(cost @ wanted) / 2
     return wanted * (rho / spent) if spent > 0 else wanted, steps
 

@@ -34,7 +34,7 @@ from margrave.algebra.kernels import Floats, Integers
 # Probabilities of κ in (3), for tables of two attributes and of more.
 STRAYS: Mapping[int, tuple[tuple[float, float], ...]] = {
     2: ((0.01, 0.4), (0.1, 0.4), (1.0, 0.2)),
-    3: ((0.003, 0.5), (0.03, 0.4), (0.3, 0.1)),
+    3: ((0.002, 0.5), (0.02, 0.4), (0.2, 0.1)),
 }
 ZIPF_EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0)
 # Shares of the people in a cell, and distances s, are kept by half octaves: shares from 2^−80 to 1, s from 2^−8 to 2^48.
