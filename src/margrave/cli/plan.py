@@ -13,6 +13,7 @@ from margrave.cli.screen import console, print_json
 from margrave.errors import PlanError
 
 if TYPE_CHECKING:
+    from margrave.mechanisms import Mechanism
     from margrave.planning.expectation import Expectation
     from margrave.privacy.budget import Budget
     from margrave.workload import Workload
@@ -38,17 +39,18 @@ def plan(
     method = asked.reconstructing()
     expected = mechanism.predict(workload, budget, contributions=rows)
     notes = list(mechanism.notes(workload, budget, contributions=rows))
-    objective = getattr(expected, "objective", method.objective)
+    objective = getattr(expected or mechanism, "objective", method.objective)
     if asked.method is not None and objective != method.objective:
         notes.append(
             f"The plan is made for objective {objective}; for method {method.name} --objective {method.objective} is "
             "usually better."
         )
     if margin and expected is None:
-        raise PlanError(f"the errors of {mechanism.title} cannot be predicted", remedy="leave out --margin")
+        stated = "give --rows, or " if hasattr(mechanism, "rows") else ""
+        raise PlanError(f"the errors of {mechanism.title} cannot be predicted", remedy=f"{stated}leave out --margin")
     margins = {} if expected is None else {one: expected.margin_of_error(*one) for one in named_tables(margin)}
     if json:
-        print_json(_plain(workload, budget, rows, mechanism.name, expected, margins))
+        print_json(_plain(workload, budget, rows, mechanism, expected, margins))
         return
     screen = console()
     screen.print(f"{workload!r}")
@@ -68,11 +70,12 @@ def _plain(
     workload: Workload,
     budget: Budget,
     contributions: int,
-    mechanism: str,
+    mechanism: Mechanism,
     expected: Expectation | None,
     margins: _Margins,
 ) -> dict[str, Any]:
     """Return what is to be expected as JSON can hold it."""
+    objective = getattr(mechanism, "objective", None)
     return {
         "tables": len(workload),
         "cells": workload.cells,
@@ -80,8 +83,8 @@ def _plain(
         "epsilon": budget.epsilon(),
         "delta": float(budget.delta),
         "contributions": contributions,
-        "mechanism": mechanism,
-        "objective": getattr(expected, "objective", None),
+        "mechanism": mechanism.name,
+        "objective": objective,
         "errors_are": None if expected is None else "standard errors of the unbiased estimates",
         "orders": [] if expected is None else [asdict(row) for row in expected.summary().rows],
         "margins": [{"attributes": list(names), "margin": value} for names, value in margins.items()],

@@ -70,8 +70,8 @@ class ResidualPlanner(Mechanism):
 
     objective: str = option(
         "counts",
-        "What the plan minimises: counts (the error of the non-negative counts), nonnegative (the same without a number "
-        "of rows), total_variance (for the unbiased tables), table_variance or max_variance.",
+        "What the plan minimises: counts (for method lnn), nonnegative (the same, whatever the number of rows), "
+        "total_variance (for the unbiased tables), table_variance or max_variance.",
         choices=OBJECTIVES,
     )
     rows: float | None = option(
@@ -126,21 +126,22 @@ class ResidualPlanner(Mechanism):
     def description(self) -> str:
         """Return the sentence for reports."""
         objective = self.objective if self.plan is None else self.plan.objective
-        when = (
-            "planned for the number of rows, which was measured first"
-            if self._after_total
-            else "planned before the data was opened"
-        )
+        if self._after_total:
+            return (
+                "The total was measured first, and then every table and every table inside one, as residuals, with "
+                f"discrete Gaussian noise planned for so many rows (objective {objective})."
+            )
         return (
             "Every table and every table inside one was measured once, as residuals, with discrete Gaussian noise "
-            f"{when} (objective {objective})."
+            f"planned before the data was opened (objective {objective})."
         )
 
     def cells(self, workload: Workload) -> int:
         """Return the cells of the workload and of all tables inside its tables: each is measured once."""
         if self.plan is not None and self.plan.workload is workload:
             return self.plan.layout.cells
-        return Layout.of(workload.domain.shape, workload.positions).cells
+        cells = Layout.of(workload.domain.shape, workload.positions).cells
+        return cells + 2 if self._after_total else cells  # the total again: its first value and its plain mean
 
     def measure(
         self,
