@@ -32,7 +32,7 @@ def plan(
 ) -> None:
     """Show what a budget buys: the error of every table. The data is never opened.
 
-    Example:  margrave plan --domain domain.json --kway 3 --epsilon 1 --delta 1e-9 --contributions 1
+    Example:  margrave plan --domain domain.json --kway 3 --epsilon 1 --delta 1e-9 --contributions 1 --rows 50000
     """
     workload, budget, rows = asked.workload(asked.read_domain()), asked.budget(), asked.need("contributions")
     mechanism = asked.measuring()

@@ -93,11 +93,11 @@ class StagedResiduals:
         check_range(layout, wanted)
         self._filter.spend(purpose, self.costs(noise))
         drawn = measure_residuals(layout, self._counts, wanted, self._sampler)
-        cells = cell_counts(layout)
+        squares = cell_counts(layout) ** 2
+        exact = exact_variance(noise) / squares
         for table in np.flatnonzero(noise).tolist():
-            variance = float(noise[table]) / cells[table] ** 2
-            exact = float(exact_variance(float(noise[table]))) / cells[table] ** 2
-            self._combine(table, layout.view(drawn, table), 1 / variance, exact)
+            precision = float(squares[table]) / float(noise[table])
+            self._combine(table, layout.view(drawn, table), precision, float(exact[table]))
         if self._total_noise is None and noise[layout.places[()]] > 0:
             self._total_noise = float(noise[layout.places[()]])
 
