@@ -57,10 +57,16 @@ def test_a_mechanism_in_a_job_file(survey):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--mechanism", "mwen"), "no mechanism 'mwen'; did you mean 'mwem'? (there are planner, adaptive, marginals, mwem)"),
+        (
+            ("--mechanism", "mwen"),
+            "no mechanism 'mwen'; did you mean 'mwem'? (there are planner, adaptive, marginals, mwem)",
+        ),
         (("--total-share", "0.6"), "total_share is '0.6'; give a number above 0, at most one half"),
         (("--total-share", "0.1", "--rows", "9"), "total_share is given, and the total is not measured first"),
-        (("--mechanism", "adaptive", "--total-share", "0"), "total_share is '0'; give a number above 0, at most one half"),
+        (
+            ("--mechanism", "adaptive", "--total-share", "0"),
+            "total_share is '0'; give a number above 0, at most one half",
+        ),
         (("--rows", "0"), "rows is 0.0; give a number from 1 to 1e+12"),
         (("--rounds", "3"), "--rounds is not an option of the mechanism planner"),
         (("--mechanism", "mwem", "--rounds", "0"), "rounds is 0; give a whole number of at least 1"),

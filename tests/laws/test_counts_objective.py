@@ -168,8 +168,8 @@ def test_a_table_of_more_weight_is_measured_better():
     heavy = Workload(LARGER, [("a0", "a1"), ("a2", "a3"), ("a4", "a5")], weights=[1, 50, 1])
     even = Workload(LARGER, [("a0", "a1"), ("a2", "a3"), ("a4", "a5")])
     errors = [
-        plan(workload, Budget.zcdp(rho=0.05), contributions=1, objective="counts", rows=3_000).standard_error("a2", "a3")
-        for workload in (heavy, even)
+        plan(one, Budget.zcdp(rho=0.05), contributions=1, objective="counts", rows=3_000).standard_error("a2", "a3")
+        for one in (heavy, even)
     ]
     assert errors[0] < 0.9 * errors[1]
 

@@ -224,9 +224,13 @@ def test_a_stage_that_is_planned_by_the_true_counts_is_caught(name, monkeypatch)
     monkeypatch.setattr(staged.StagedResiduals, "measure", peeking)
     monkeypatch.setattr(stages, "likely_rows", lambda noisy: max(counted[0], 1.0))
     mechanism, module = STAGED[name]
-    with pytest.raises(AssertionError):
-        for seed in range(30):
+    noticed = 0
+    for seed in range(10):
+        try:
             check_pair(mechanism, module, seed)
+        except AssertionError:
+            noticed += 1
+    assert noticed > 5
 
 
 @pytest.mark.parametrize("name", STAGED)

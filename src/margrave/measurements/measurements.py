@@ -598,7 +598,9 @@ def _loaded(archive: Archive) -> Measurements:
 def _first(archive: Archive, repeated: int, tables: tuple[int]) -> First:
     """Return the first measurements that a file holds."""
     floats = np.dtype(np.float64)
-    values, *others = (archive.array(f"first_{name}", (repeated,) if name == "values" else tables, floats) for name in _OF_FIRST)
+    values, *others = (
+        archive.array(f"first_{name}", (repeated,) if name == "values" else tables, floats) for name in _OF_FIRST
+    )
     return First(values, *others)
 
 

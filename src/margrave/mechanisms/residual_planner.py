@@ -1,8 +1,8 @@
 r"""ResidualPlanner: measure every residual of a plan once, each with the noise that the plan gives it ([RP]).
 
 The objective "counts" plans for a number of rows. Where none is stated the total is measured first, with a share of the
-budget, and the rest is planned for what came out: two stages, one budget, charged as a whole before the first. Given the
-first total the plan is fixed, so that every other residual is measured once, with noise that is independent of it. The
+budget, and the rest is planned for what came out: two stages, one budget, charged as a whole up front. Given the first
+total the plan is fixed, so that every other residual is measured once, with noise that is independent of it. The
 plan may measure the total again; its unbiased estimate is the first measurement alone.
 """
 
@@ -75,7 +75,9 @@ class ResidualPlanner(Mechanism):
         choices=OBJECTIVES,
     )
     rows: float | None = option(
-        None, "About how many rows there are, a public number; by default the total is measured first.", kind=Kind.NUMBER
+        None,
+        "About how many rows there are, a public number; by default the total is measured first.",
+        kind=Kind.NUMBER,
     )
     total_share: Number | None = option(
         None, "The share of the budget for measuring the total first; a fiftieth by default.", kind=Kind.EXACT
@@ -114,8 +116,8 @@ class ResidualPlanner(Mechanism):
             return ()
         look = self._first_look(workload, budget, contributions)
         return (
-            f"The number of rows is measured first, with a standard error of {math.sqrt(look.noise):,.4g}, and the rest "
-            "of the budget is planned for what comes out.",
+            f"The number of rows is measured first, with a standard error of {math.sqrt(look.noise):,.4g}, and the "
+            "rest of the budget is planned for what comes out.",
             "Errors depend on it: give --rows, about how many rows there are, to see those of a plan for so many.",
         )
 
@@ -328,8 +330,8 @@ def residual_planner(
     workload, budget, contributions, rows, tolerance
         The plan, as for `margrave.plan`.
     objective
-        What the plan minimises, as for `margrave.plan`; "counts" by default. Without ``rows`` the total is then measured
-        first, and the rest is planned for what comes out.
+        What the plan minimises, as for `margrave.plan`; "counts" by default. Without ``rows`` the total is then
+        measured first, and the rest is planned for what comes out.
     total_share
         The share of the budget for measuring the total first, above 0 and at most one half; a fiftieth by default.
     privacy_id

@@ -1,10 +1,10 @@
 r"""Residuals that are measured in stages: every draw passes the filter first, and first measurements are kept apart.
 
-A stage is a choice of residuals, each with noise of a variance g². What it costs depends on the choice, which may depend
-on all noisy values before it; so the exact sum of all costs is checked against the budget before every stage
+A stage is a choice of residuals, each with noise of a variance g². What it costs depends on the choice, which may
+depend on all noisy values before it; so the exact sum of all costs is checked against the budget before every stage
 (``privacy.filter``). This is the only place where residuals are drawn more than once.
 
-Several measurements z_i of a residual with parameters σ²_i are combined by inverse variance, as in ``measurements``. The
+Several measurements z_i of a residual with parameters σ²_i are combined by inverse variance (``measurements``). The
 first one is kept as well: it alone is unbiased (`margrave.measurements.measurements.First`).
 """
 

@@ -178,7 +178,14 @@ def count_errors(layout: Layout, weights: Floats, *, rho: float, rows: float) ->
 
 
 def add_precisions(
-    layout: Layout, importance: Importance, curves: Curves, *, rho: float, known: Floats, floor: Floats, gain: float = 1.0
+    layout: Layout,
+    importance: Importance,
+    curves: Curves,
+    *,
+    rho: float,
+    known: Floats,
+    floor: Floats,
+    gain: float = 1.0,
 ) -> tuple[Floats, int]:
     """Return the precisions to add that minimise the expected errors of counts, and how many steps it took.
 

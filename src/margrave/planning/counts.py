@@ -14,8 +14,8 @@ relative changes count across them:
 
 So tables inside those of the workload count too, a fourth for each attribute less, beside what the workload asks for.
 
-*Steps.* The logarithm and the root are concave: with E and L of the plan at hand, each lies below its tangent, so (2) is
-at most a constant plus
+*Steps.* The logarithm and the root are concave: with E and L of the plan at hand, each lies below its tangent. So (2)
+is at most a constant plus
 
     Σ_τ v_τ D_τ²,      v_τ = Σ_{A⊇τ} ω_k u_A / (2 E_k L_A Σ u),    equal at the plan at hand.                    (3)
 
@@ -33,13 +33,16 @@ missed. Law: tests/laws/test_counts_objective.py compares with a general solver.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from margrave.algebra.kernels import Floats, Index, compiled, subset_tables
-from margrave.algebra.layout import Layout
 from margrave.planning.coefficients import add_subsets, cost_coefficients
-from margrave.planning.curves import Curves
+
+if TYPE_CHECKING:
+    from margrave.algebra.layout import Layout
+    from margrave.planning.curves import Curves
 
 # What a table counts for each attribute that it has less than one of the workload, and the share of the floor.
 LOWER_ORDERS = 0.25

@@ -26,10 +26,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from margrave.algebra.kernels import Floats, Integers
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats, Integers
 
 # Probabilities of κ in (3), for tables of two attributes and of more.
 STRAYS: Mapping[int, tuple[tuple[float, float], ...]] = {
@@ -37,7 +39,7 @@ STRAYS: Mapping[int, tuple[tuple[float, float], ...]] = {
     3: ((0.002, 0.5), (0.02, 0.4), (0.2, 0.1)),
 }
 ZIPF_EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0)
-# Shares of the people in a cell, and distances s, are kept by half octaves: shares from 2^−80 to 1, s from 2^−8 to 2^48.
+# Shares of people and distances s are kept by half octaves: shares from 2^−80 to 1, distances from 2^−8 to 2^48.
 _STEPS, _SHARE_BINS = 2, 161
 _LEAST_SPREAD, SPREAD_BINS = -8, 113
 # log₂ of the precisions y at which curves are kept; beyond, D is the number of its cells times 1/√y.
@@ -198,4 +200,3 @@ def _add(spreads: Floats, spread: Floats, cells: Floats) -> None:
     """Add cells to a histogram of spreads, in place; those below its range count as the least."""
     bins = np.rint(_STEPS * (np.log2(np.maximum(spread, 2.0**_LEAST_SPREAD)) - _LEAST_SPREAD)).astype(np.int64)
     np.add.at(spreads, np.minimum(bins, SPREAD_BINS - 1), cells)
-

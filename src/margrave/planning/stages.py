@@ -1,14 +1,14 @@
 r"""What to measure next, from noisy values alone: the decisions of mechanisms that measure in stages.
 
 Everything here is a function of `Measurements` and of public numbers, so that it costs no budget; that it cannot reach
-the data is a test (tests/test_architecture.py). What a stage may cost is checked where it is drawn (``privacy.filter``).
+the data is a test (tests/test_architecture.py). What a stage costs is checked where it is drawn (``privacy.filter``).
 
 *After the total* (`planned_for_total`): the plan for "counts" with the number of people that a noisy total speaks for.
 
-*Order by order* (`planned_after`). With the tables of up to k attributes measured, more is known of the others than that
-attributes are uneven: the expected counts q of a table τ are the most even ones with the facets that were measured
-(``reconstruction.prior.fitting``), or, where these were not measured yet, the product of the tables of one attribute. How
-far cells stray, κ of ``curves``, is learned from the residuals that were measured. Of z_τ with noise σ²,
+*Order by order* (`planned_after`). With the tables of up to k attributes measured, more is known of the others than
+that attributes are uneven. The expected counts q of a table τ are the most even ones with the facets that were measured
+(``reconstruction.prior.fitting``), or, where these were not measured yet, the product of the tables of one attribute.
+How far cells stray, κ of ``curves``, is learned from the residuals that were measured. Of z_τ with noise σ²,
 
     E ‖z_τ − C_τ q‖² = m_τ σ² + p_τ Σ (q + κ q²),                                                                (1)
 

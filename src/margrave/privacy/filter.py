@@ -1,11 +1,11 @@
 r"""The privacy filter: no draw is made that would take the sum of all costs past the budget, whatever came before.
 
-Where the cost of a step, or the number of steps, depends on what earlier steps gave, ordinary composition, which adds up
-costs that are known beforehand, does not apply. A *filter* does: before every step it adds the cost of the step, which
-may depend on all that was released so far, to the exact sum of the costs before, and refuses the step if that is more
-than ρ. Then every possible run costs at most ρ, and the whole is ρ-zCDP (Feldman & Zrnic, arXiv:2008.11193, Thm. 4.3 for
-Rényi differential privacy of each order; Whitehouse, Ramdas, Rogers & Wu, arXiv:2203.05481). The steps are charged to
-the ledger as one budget, up front; what is left over is lost.
+Where the cost of a step, or the number of steps, depends on what earlier steps gave, ordinary composition does not
+apply: it adds up costs that are known beforehand. A *filter* does. Before every step it adds the cost of the step,
+which may depend on all that was released so far, to the exact sum of the costs before, and refuses the step if that is
+more than ρ. Then every possible run costs at most ρ, and the whole is ρ-zCDP (Feldman & Zrnic, arXiv:2008.11193, for
+each order of Rényi privacy; Whitehouse, Ramdas, Rogers & Wu, arXiv:2203.05481; docs/guarantee.md has the argument). The
+steps are charged to the ledger as one budget, up front; what is left over is lost.
 
 Costs are rounded *up* to multiples of 2⁻⁸⁰ of the budget before they are added: the exact sum of thousands of fractions
 has millions of digits.

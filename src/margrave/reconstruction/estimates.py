@@ -172,7 +172,11 @@ def mean_residuals(measurements: Measurements, estimates: Estimates) -> Estimate
             "have it (files of version 0.1 do not)",
             remedy="use weights='auto' or a number, or collect the noisy tables again",
         )
-    values, precisions, means = np.array(estimates.values), np.array(estimates.precisions), dict(_repeated(measurements, measurements.averages))
+    values, precisions, means = (
+        np.array(estimates.values),
+        np.array(estimates.precisions),
+        dict(_repeated(measurements, measurements.averages)),
+    )
     for place in repeated:
         layout.view(values, place)[...] = means[layout.sets[place]].reshape(layout.shape(place))
         precisions[place] = np.nan

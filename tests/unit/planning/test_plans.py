@@ -133,14 +133,19 @@ def test_requests_that_mean_nothing_are_refused():
     refused("expected a Workload, got [('age',)]; make one, as in Workload.all_kway(domain, 3)", workload=[("age",)])
     refused("expected a Budget, got 0.1; make one, as in Budget.zcdp(rho=0.1)", budget=0.1)
     refused("no objective 'max_varience'; did you mean 'max_variance'? (there are total", objective="max_varience")
-    refused("no objective None (there are total_variance, table_variance, max_variance, nonnegative, counts)", objective=None)
+    refused(
+        "no objective None (there are total_variance, table_variance, max_variance, nonnegative, counts)",
+        objective=None,
+    )
     for tolerance in (0, 1, -1e-4, math.nan, True, "1e-4"):
         text = f"tolerance is {tolerance!r}; give a number between 0 and 1, such as 0.0001"
         refused(text, tolerance=tolerance)
 
 
 def test_a_plan_for_counts_needs_a_number_of_rows_and_keeps_it():
-    text = "objective 'counts' plans for a number of rows, and rows is not given; give rows=…, a public number, or measure"
+    text = (
+        "objective 'counts' plans for a number of rows, and rows is not given; give rows=…, a public number, or measure"
+    )
     refused(text, objective="counts")
     for rows in (0, 0.5, -3, math.nan, math.inf, 1e13, True, "many"):
         refused(f"rows is {rows!r}; give a number from 1 to 1e+12", objective="counts", rows=rows)
