@@ -1,4 +1,4 @@
-"""Mechanisms that measure in stages: charged whole before the first draw, kept stage by stage, decided by noise alone."""
+"""Mechanisms in stages: charged whole before the first draw, kept stage by stage, decided by noise alone."""
 
 from fractions import Fraction
 
@@ -77,17 +77,17 @@ def test_stages_that_were_finished_are_kept_as_measurements(function, tmp_path):
     """A run that breaks off in its last stage has kept all stages before it, and is charged in full."""
     kept = []
 
-    class Broken(Exception):
+    class BrokenError(Exception):
         pass
 
     def keep(noisy):
         kept.append(noisy)
         if len(kept) == 2 and function is mg.adaptive_planner:
-            raise Broken
+            raise BrokenError
 
     ledger = mg.Ledger(tmp_path / "people.ledger", cap=BUDGET)
     if function is mg.adaptive_planner:
-        with pytest.raises(Broken):
+        with pytest.raises(BrokenError):
             run(function, keep=keep, ledger=ledger)
     else:
         run(function, keep=keep, ledger=ledger)
@@ -150,7 +150,7 @@ def test_the_workload_of_the_total_alone(function):
 @BOTH
 @pytest.mark.parametrize("share", [0, 1, -1, Fraction(2, 3), "0.51"])
 def test_a_share_of_the_total_that_leaves_too_little_is_refused(function, share):
-    with pytest.raises(PlanError, match="total_share is .*; give a number above 0, at most one half"):
+    with pytest.raises(PlanError, match=r"total_share is .*; give a number above 0, at most one half"):
         run(function, total_share=share)
 
 
