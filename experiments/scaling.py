@@ -21,8 +21,8 @@ from experiments.journal import Journal
 from experiments.records import DONE, MEMORY_LIMIT
 from experiments.trials import warm_up
 from experiments.workers import WorkerKilledError, run_alone
+from margrave import CodedTable
 from margrave.algebra.kernels import thread_count
-from margrave.data.counting.coded_table import CodedTable
 from margrave.domain import Domain
 from margrave.errors import MemoryLimitError
 from margrave.mechanisms.residual_planner import measure

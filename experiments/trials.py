@@ -56,7 +56,7 @@ def run_trial(settings: Settings, trial: Trial) -> Iterator[Record]:
 
 def warm_up() -> None:
     """Compile what trials run on a tiny table, so that no time of the compiler is counted."""
-    from margrave.data.counting.coded_table import CodedTable
+    from margrave import CodedTable
     from margrave.domain import Domain
     from margrave.workload import Workload
 

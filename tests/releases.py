@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from margrave.data.counting.coded_table import CodedTable
+from margrave import CodedTable
 from margrave.domain import Attribute, Domain
 from margrave.measurements import Laplace, Measurements
 from margrave.mechanisms.residual_planner import measure

@@ -9,8 +9,8 @@ from margrave.workload import Workload
 
 if TYPE_CHECKING:
     from margrave import methods
-    from margrave.data.counting.coded_table import CodedTable
-    from margrave.data.description import Data
+    from margrave.data.counting.tally import CodedTable
+    from margrave.data.source import Data
     from margrave.measurements import Gaussian, Laplace, Measurements
     from margrave.mechanisms.adaptive_planner import adaptive_planner
     from margrave.mechanisms.gaussian_marginals import gaussian_marginals
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from margrave.release.export import export
     from margrave.release.publication import Publication, reconstruct
     from margrave.release.release import Release
-    from margrave.release.report.page import write_report
+    from margrave.release.report import write_report
     from margrave.release.store.loading import load, verify
 
     __version__: str
@@ -63,8 +63,8 @@ __all__ = [
 # What needs the compiled loops is imported when it is first used: the command line must answer at once.
 _LATE = {
     "Budget": "margrave.privacy.budget",
-    "CodedTable": "margrave.data.counting.coded_table",
-    "Data": "margrave.data.description",
+    "CodedTable": "margrave.data.counting.tally",
+    "Data": "margrave.data.source",
     "Gaussian": "margrave.measurements",
     "Laplace": "margrave.measurements",
     "Ledger": "margrave.privacy.ledger",
@@ -74,7 +74,7 @@ _LATE = {
     "Release": "margrave.release.release",
     "adaptive_planner": "margrave.mechanisms.adaptive_planner",
     "budget_for_margin": "margrave.planning.plans",
-    "draft_domain": "margrave.data.custodian.draft",
+    "draft_domain": "margrave.data.draft",
     "export": "margrave.release.export",
     "gaussian_marginals": "margrave.mechanisms.gaussian_marginals",
     "load": "margrave.release.store.loading",
@@ -83,9 +83,9 @@ _LATE = {
     "reconstruct": "margrave.release.publication",
     "residual_planner": "margrave.mechanisms.residual_planner",
     "scalable_mwem": "margrave.mechanisms.scalable_mwem",
-    "validate": "margrave.data.custodian.validation",
+    "validate": "margrave.data.validation",
     "verify": "margrave.release.store.loading",
-    "write_report": "margrave.release.report.page",
+    "write_report": "margrave.release.report",
 }
 
 

@@ -1,7 +1,7 @@
 """Files: JSON from people and from others is read strictly and within limits, and files are replaced as a whole.
 
-A slip is found and not silently ignored: keys that stand twice, keys that nobody would read, NaN, Infinity and numbers
-beyond all floats are refused. What would take all memory or all time is refused before anything is made of it. The
+A mistake is found and not silently ignored: duplicate keys, unknown keys, NaN, Infinity and numbers out of the range of
+floats are refused. What would take all memory or all time is refused before anything is made of it. The
 limits are the same for every file of text that margrave reads; what it writes itself stays far below them (the manifest
 of all 161,700 tables of three out of a hundred attributes has 60 MB and 3 million values).
 """
@@ -134,7 +134,7 @@ def _finite_number(digits: str) -> float:
     _check_length(digits)
     number = float(digits)
     if not math.isfinite(number):
-        raise DomainError(f"{digits} is beyond all floating-point numbers", remedy="write finite numbers only")
+        raise DomainError(f"{digits} is out of the range of floating-point numbers", remedy="write finite numbers only")
     return number
 
 
@@ -144,7 +144,7 @@ def _check_length(digits: str) -> None:
 
 
 def check_keys(what: str, entry: Mapping[str, Any], known: tuple[str, ...], *, needed: str) -> None:
-    """Refuse keys that nobody would read, such as a misspelt one, and the lack of the key that is needed."""
+    """Refuse unknown keys, such as a misspelt one, and the lack of the key that is needed."""
     for key in entry:
         if key not in known:
             hint = suggestion(key, known)
@@ -157,7 +157,7 @@ def check_keys(what: str, entry: Mapping[str, Any], known: tuple[str, ...], *, n
 def replacing(file: Path, *, private: bool = False) -> Iterator[BinaryIO]:
     """Give a stream to write to; the file is there with all of it when the block ends, and nothing changes if it fails.
 
-    It is written under a name that nobody can foresee, never through a link, and is on disk before it is renamed.
+    It is written under an unpredictable name, never through a link, and is on disk before it is renamed.
 
     Parameters
     ----------

@@ -255,7 +255,7 @@ def _set_positions(domain: Domain, names: Iterable[str]) -> AttributeSet:
 
 def _distinct_positions(domain: Domain, names: Iterable[str]) -> AttributeSet:
     """Return the positions of one set that is asked for; refuse one that names an attribute twice."""
-    # A text, and what is no list of names, is refused by the others.
+    # A text, and what is not a list of names, is refused by the others.
     given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else names
     positions = _set_positions(domain, given)
     if len(positions) != len(tuple(given)):
@@ -302,7 +302,7 @@ def _weight(weight: object) -> float:
     """Return the weight as a float if it is a positive finite number."""
     try:
         value = math.nan if isinstance(weight, bool) or not isinstance(weight, Real) else float(weight)
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # a whole number too large for a float
         value = math.inf
     if not 0 < value < math.inf:
         raise WorkloadError(f"a weight is {weight!r}", remedy="give a positive finite number")

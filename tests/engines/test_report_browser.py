@@ -11,7 +11,7 @@ from margrave.domain import Attribute, Domain
 from margrave.escaping import JOINERS, visible
 from margrave.measurements import Measurements, Provenance, Step
 from margrave.release.publication import reconstruct
-from margrave.release.report.page import write_report
+from margrave.release.report import write_report
 from margrave.workload import Workload
 
 pytestmark = pytest.mark.engines

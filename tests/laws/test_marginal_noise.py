@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from margrave.data.counting.coded_table import CodedTable
+from margrave import CodedTable
 from margrave.domain import Domain
 from margrave.mechanisms.gaussian_marginals import GaussianMarginals, divided, gaussian_marginals, marginal_cost
 from margrave.privacy.budget import Budget

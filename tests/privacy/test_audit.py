@@ -23,8 +23,8 @@ import pytest
 from boundary import CountsSource, WrongSampler
 from scipy.stats import beta
 
+from margrave import CodedTable
 from margrave.algebra.layout import Layout
-from margrave.data.counting.coded_table import CodedTable
 from margrave.domain import Domain
 from margrave.mechanisms import scalable_mwem as mwem
 from margrave.mechanisms.gaussian_marginals import gaussian_marginals

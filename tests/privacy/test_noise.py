@@ -67,7 +67,9 @@ def test_a_parameter_that_is_not_exact_is_refused_and_never_rounded(name, value)
 @pytest.mark.parametrize("name", DRAW)
 @pytest.mark.parametrize("value", [0, -1, Fraction(-1, 3)], ids=str)
 def test_noise_that_protects_nobody_is_refused(name, value):
-    with pytest.raises(NoiseError, match=rf"the {name} must be positive, got {value}; noise of {name} 0 would protect"):
+    with pytest.raises(
+        NoiseError, match=rf"the {name} must be positive, got {value}; noise of {name} 0 would not protect anyone"
+    ):
         DRAW[name](value, 1)
 
 

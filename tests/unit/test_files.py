@@ -26,7 +26,7 @@ def test_an_object_is_read_as_python_would():
         ('{"a": 1, "b": 2, "a": 1}', "key 'a' stands twice in one JSON object; keep the one that is meant"),
         ('{"a": NaN}', "NaN is not a JSON number; write finite numbers only"),
         ('{"a": -Infinity}', "-Infinity is not a JSON number"),
-        ('{"a": 1e309}', "1e309 is beyond all floating-point numbers; write finite numbers only"),
+        ('{"a": 1e309}', "1e309 is out of the range of floating-point numbers; write finite numbers only"),
         ('{"a": ' + "1" * 401 + "}", "a number of 401 characters; write at most 400"),
         ('{"a": 0.' + "1" * 400 + "}", "a number of 402 characters; write at most 400"),
         ("[1]", "not a JSON object; write one such as"),

@@ -17,8 +17,7 @@ from margrave.cli.custodian import domain, validate
 from margrave.cli.demo import demo
 from margrave.cli.ledger import ledger
 from margrave.cli.options import complete
-from margrave.cli.plan import plan
-from margrave.cli.release import reconstruct, release
+from margrave.cli.release import plan, reconstruct, release
 from margrave.cli.saved import export, query, report
 from margrave.cli.screen import Screen, styled
 from margrave.errors import BudgetRefusedError, InterruptionError, MargraveError

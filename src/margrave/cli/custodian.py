@@ -18,8 +18,8 @@ from margrave.cli.screen import Screen, console, print_json, print_table, write_
 from margrave.errors import DomainError
 
 if TYPE_CHECKING:
-    from margrave.data.custodian.draft import Draft
-    from margrave.data.custodian.validation import AttributeFit, Fit, PersonFit
+    from margrave.data.draft import Draft
+    from margrave.data.validation import AttributeFit, Fit, PersonFit
 
 _MOST_CATEGORIES = 6
 _DOES_NOT_FIT = 2
@@ -38,7 +38,7 @@ def domain(
 
     Example:  margrave domain people.parquet --out domain.json
     """
-    from margrave.data.custodian.draft import draft_domain
+    from margrave.data.draft import draft_domain
 
     if out is not None and out.exists() and not overwrite:
         raise DomainError(f"{out} exists already", remedy="give another name, or --overwrite to replace it")
@@ -93,7 +93,7 @@ def validate(
 
     Example:  margrave validate people.parquet domain.json
     """
-    from margrave.data.custodian import validation
+    from margrave.data import validation
     from margrave.domain.domain import Domain
 
     declared = Domain.read(domain)

@@ -35,7 +35,7 @@ from margrave.methods import Method, find, names
 from margrave.options import Kind, Option, option, options_of
 
 if TYPE_CHECKING:
-    from margrave.data.description import Data
+    from margrave.data.source import Data
     from margrave.domain.domain import Domain
     from margrave.mechanisms import Mechanism
     from margrave.privacy.budget import Budget
@@ -342,7 +342,7 @@ class Job:
 
     def source(self) -> Data:
         """Return the description of the private table; nothing is opened."""
-        from margrave.data.description import Data
+        from margrave.data.source import Data
 
         options = {name: getattr(self, name) for name in _OF_DATA if getattr(self, name) is not None}
         return Data(self.need("data"), **options)

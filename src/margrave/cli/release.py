@@ -1,7 +1,7 @@
 """``margrave release``: from a private table to a finished publication in one command.
 
-``margrave reconstruct`` does its second half: a release from noisy tables made elsewhere, or from measurements that
-were kept.
+``margrave plan`` says what its budget buys before any data is opened. ``margrave reconstruct`` does its second half: a
+release from noisy tables made elsewhere, or from measurements that were kept.
 """
 
 from __future__ import annotations
@@ -9,27 +9,99 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from margrave.cli.job import Job
-from margrave.cli.options import AsJson, takes
+from margrave.cli.options import AsJson, named_tables, takes
 from margrave.cli.screen import Screen, Tick, console, print_json, progress, styled
-from margrave.errors import InterruptionError, JobError, MargraveError
+from margrave.errors import InterruptionError, JobError, MargraveError, PlanError
 
 if TYPE_CHECKING:
     from margrave.measurements.archive import KeptFile
     from margrave.measurements.measurements import Measurements
     from margrave.measurements.provenance import Provenance
     from margrave.mechanisms import Mechanism
+    from margrave.planning.expectation import Expectation
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
     from margrave.release.publication import Publication
     from margrave.release.release import Release
     from margrave.workload import Workload
+
+_UNBIASED = "Errors are standard errors of the unbiased estimates; the non-negative tables are nearer on the whole."
+_Margins = dict[tuple[str, ...], float]
+
+
+@takes("plan", job=True)
+def plan(
+    asked: Job,
+    margin: Annotated[
+        list[str] | None, typer.Option("--margin", help="Also show the 95 % margin of this table, as age,sex.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Show what a budget buys: the error of every table. The data is never opened.
+
+    Example:  margrave plan --domain domain.json --kway 3 --epsilon 1 --delta 1e-9 --contributions 1 --rows 50000
+    """
+    workload, budget, rows = asked.workload(asked.read_domain()), asked.budget(), asked.need("contributions")
+    mechanism = asked.measuring()
+    method = asked.reconstructing()
+    expected = mechanism.predict(workload, budget, contributions=rows)
+    notes = list(mechanism.notes(workload, budget, contributions=rows))
+    objective = getattr(expected or mechanism, "objective", method.objective)
+    if asked.method is not None and objective != method.objective:
+        notes.append(
+            f"The plan is made for objective {objective}; for method {method.name} --objective {method.objective} is "
+            "usually better."
+        )
+    if margin and expected is None:
+        stated = "give --rows, or " if hasattr(mechanism, "rows") else ""
+        raise PlanError(f"the errors of {mechanism.title} cannot be predicted", remedy=f"{stated}leave out --margin")
+    margins = {} if expected is None else {one: expected.margin_of_error(*one) for one in named_tables(margin)}
+    if json:
+        print_json(_plan_document(workload, budget, rows, mechanism, expected, margins))
+        return
+    screen = console()
+    screen.print(f"{workload!r}")
+    screen.print(f"budget: ε = {budget.epsilon():.6g} at δ = {float(budget.delta):.3g}")
+    for line in () if expected is None else str(expected.summary()).splitlines():
+        screen.print(line)
+    for names, value in margins.items():
+        noun = "people" if rows == 1 else "rows"
+        screen.print(f"{' × '.join(names)}: ± {value:,.1f} {noun} (95 %)")
+    for note in (*notes, *(() if expected is None else (_UNBIASED,))):
+        screen.print(note)
+    if workload.domain.unreviewed:
+        screen.print("The domain is a draft: nothing is measured with it before it is reviewed.")
+
+
+def _plan_document(
+    workload: Workload,
+    budget: Budget,
+    contributions: int,
+    mechanism: Mechanism,
+    expected: Expectation | None,
+    margins: _Margins,
+) -> dict[str, Any]:
+    """Return what is to be expected as JSON can hold it."""
+    return {
+        "tables": len(workload),
+        "cells": workload.cells,
+        "rho": float(budget.rho),
+        "epsilon": budget.epsilon(),
+        "delta": float(budget.delta),
+        "contributions": contributions,
+        "mechanism": mechanism.name,
+        "objective": getattr(mechanism, "objective", None),
+        "errors_are": None if expected is None else "standard errors of the unbiased estimates",
+        "orders": [] if expected is None else [asdict(row) for row in expected.summary().rows],
+        "margins": [{"attributes": list(names), "margin": value} for names, value in margins.items()],
+    }
 
 
 @takes("release", job=True)
@@ -173,18 +245,18 @@ def _continuation(job: Job, kept: KeptFile) -> str:
 
 def _interrupted(budget: Budget, *, charged: bool) -> str:
     """Return what a run that was interrupted has cost."""
-    from margrave.privacy.budget import spoken_budget
+    from margrave.privacy.budget import format_budget
 
-    return f"interrupted; {spoken_budget(budget)} is charged" if charged else "interrupted; nothing was charged"
+    return f"interrupted; {format_budget(budget)} is charged" if charged else "interrupted; nothing was charged"
 
 
 def _beginning(ledger: Ledger, delta: float) -> str:
     """Return the sentence for a ledger that does not exist yet: one that was moved would start again at zero."""
-    from margrave.privacy.budget import Budget, spoken_budget
+    from margrave.privacy.budget import Budget, format_budget
 
     return (
         f"ledger: a new ledger is begun, {ledger.path}, with the cap "
-        f"{spoken_budget(Budget.zcdp(rho=ledger.cap, delta=delta))}. If this table has a ledger elsewhere, stop now "
+        f"{format_budget(Budget.zcdp(rho=ledger.cap, delta=delta))}. If this table has a ledger elsewhere, stop now "
         "(Ctrl-C) and name that file."
     )
 

@@ -107,7 +107,7 @@ def report(
 
     Example:  margrave report release --title "Census of 2026"
     """
-    from margrave.release.report.page import NAME, renew_report, write_report
+    from margrave.release.report import NAME, renew_report, write_report
     from margrave.release.store.loading import load
 
     if out is None or out.resolve() == (folder / NAME).resolve():

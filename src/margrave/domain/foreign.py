@@ -364,7 +364,6 @@ def _sdnist_labels(
     return ([int(text) for text in texts] if whole else texts), ""
 
 
-YAML_ENDINGS = (".yaml", ".yml")
 # How each format is recognised and read; the first that is recognised counts.
 _FORMATS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any]], list[Column]]], ...] = (
     (is_csvw, csvw_columns),
@@ -390,7 +389,7 @@ def parse_yaml(text: str) -> dict[str, Any]:
     try:
         document = yaml.load(text, _loader(yaml))
     except (ValueError, ArithmeticError, RecursionError):
-        # A date that does not exist, a number beyond all floats.
+        # A date that does not exist, a number too large for a float.
         raise DomainError(
             "YAML with a value that cannot be read", remedy="write the metadata of SmartNoise, or a codebook in JSON"
         ) from None

@@ -3,7 +3,7 @@
 The header says which kind of thing the file holds and in which version of its schema. Nothing that is read is ever
 executed, and zip's checksums find damage.
 
-A file may come from anybody, so nothing in it is taken on trust. Its arrays are not compressed and do not overlap: what
+A file may come from anywhere, so everything in it is checked. Its arrays are not compressed and do not overlap: what
 is read takes no more memory than the file has bytes. An array is read only if the zip entry, its own header and the
 shape that the caller expects of it agree, and that is known before any memory is taken for it.
 
@@ -199,7 +199,7 @@ def open_archive(path: str | os.PathLike[str], kind: str, schema: int) -> Iterat
 
 
 def _check_directory(file: Path, stream: BinaryIO) -> None:
-    """Refuse what is no zip file, and one whose list of members alone would take much memory."""
+    """Refuse what is not a zip file, and one whose list of members alone would take much memory."""
     outline = os.fstat(stream.fileno())
     if not stat.S_ISREG(outline.st_mode):
         raise MeasurementError(f"{file} is not a regular file", remedy="give the path of a saved file")
@@ -241,7 +241,7 @@ def _outline(stream: IO[bytes]) -> tuple[np.dtype[Any], bool, Shape]:
     """Return type, order and shape of an array from its header; the stream is then at its first number."""
     start = stream.read(len(_MAGIC) + 2)
     if len(start) != len(_MAGIC) + 2 or not start.startswith(_MAGIC):
-        raise ValueError("a member is no array in numpy's format 1.0")
+        raise ValueError("a member is not an array in numpy's format 1.0")
     found = _OUTLINE.fullmatch(stream.read(int.from_bytes(start[len(_MAGIC) :], "little")))
     if found is None:
         raise ValueError("an array says nothing about its shape, or is not of plain numbers")

@@ -189,7 +189,7 @@ def checked_positive(what: str, value: object) -> float:
     """Return the value as a float if it is a positive number of a size that can be computed with."""
     try:
         number = math.nan if isinstance(value, bool | np.bool_) or not isinstance(value, Real) else float(value)
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # a whole number too large for a float
         number = math.inf
     if not _SMALLEST <= number <= _LARGEST:
         raise MeasurementError(

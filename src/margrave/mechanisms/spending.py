@@ -38,7 +38,7 @@ from margrave.errors import BudgetRefusedError, DataError, DomainError, LedgerEr
 from margrave.measurements.measurements import Measurements
 from margrave.measurements.provenance import Provenance, Step
 from margrave.memory import require_memory
-from margrave.privacy.budget import Budget, spoken_budget
+from margrave.privacy.budget import Budget, format_budget
 from margrave.privacy.noise import Sampler, described_sampler, described_source, gaussian_sampler
 
 if TYPE_CHECKING:
@@ -350,7 +350,7 @@ class Deferral:
     """
 
     def __init__(self, budget: Budget) -> None:
-        self._amount = spoken_budget(budget)
+        self._amount = format_budget(budget)
         self._waiting: int | None = None
         self._since = 0.0
         self._charged = False

@@ -250,7 +250,7 @@ class Unrecorded(Method):
         return self.like.words
 
     def make(self, request: Request) -> Made:
-        """Refuse: nobody knows the options."""
+        """Refuse: the options are not known."""
         raise ReleaseError(
             f"not all options of this {self.name!r} are recorded ({self.note})",
             remedy=f"give the method itself, such as method={self.name!r} for its defaults",

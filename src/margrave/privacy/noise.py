@@ -247,7 +247,7 @@ def described_sampler(sampler: Sampler) -> tuple[str, bool]:
 
 
 def described_source(source: Source) -> tuple[str, bool]:
-    """Return what a record says of a source of random bits: its name, and whether nobody can compute them again.
+    """Return what a record says of a source of random bits: its name, and whether they cannot be computed again.
 
     As for `described_sampler`, a source that is not of this package is foreign and not private.
     """
@@ -267,7 +267,9 @@ def _foreign(thing: Sampler | Source) -> str:
 def _within(value: Fraction, what: str, smallest: Fraction, largest: int) -> Fraction:
     """Return the parameter if its samples can be represented."""
     if value <= 0:
-        raise NoiseError(f"the {what} must be positive, got {value}", remedy=f"noise of {what} 0 would protect nobody")
+        raise NoiseError(
+            f"the {what} must be positive, got {value}", remedy=f"noise of {what} 0 would not protect anyone"
+        )
     if not smallest <= value <= largest:
         size = f"10^{len(str(int(value))) - 1} or more" if value > 1 else f"less than 1/{int(1 / value)}"
         raise NoiseError(

@@ -183,7 +183,7 @@ class Publication:
         released = reconstruct(noisy, workload, method=self.chosen, progress=lambda steps, gap: tick(steps, None))
         documents = {}
         if self.report:
-            from margrave.release.report.page import report
+            from margrave.release.report import report
 
             documents[REPORT] = report(released, title=self.title)
         released.save(

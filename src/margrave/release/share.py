@@ -8,8 +8,8 @@ true R and the variance v(R) = Var N̂ − 2R Cov(N̂, D̂) + R² Var D̂. So th
 
 covers the true share exactly as often as a normal number lies within z standard deviations, whatever D is (Fieller
 1954). Where D̂ is more than z standard errors above zero, a > 0 and the set is the interval (b ± √(b² − a e))/a;
-elsewhere it is no interval, and the answer is that nothing is known: 0 to 1. Both are cut to 0 … 1, where every share
-lies.
+elsewhere it is not an interval, and the answer is that nothing is known: 0 to 1. Both are cut to 0 … 1, where every
+share lies.
 
 The standard error is that of the ratio's linear approximation (the delta method), √v(R̂)/D̂. It means something only
 where D̂ is far from zero next to its own error, and is given from CLEAR = 5 standard errors on.

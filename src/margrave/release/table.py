@@ -84,7 +84,7 @@ class Table:
             object.__setattr__(self, "estimate", read_only(self.estimate))
 
     def __reduce__(self) -> tuple[type[Table], tuple[object, ...]]:
-        # Made anew by its fields: what was computed from them is not kept, and arrays are read-only again.
+        # Rebuilt from its fields: what was computed from them is not kept, and arrays are read-only again.
         return Table, tuple(getattr(self, one.name) for one in fields(self))
 
     @property

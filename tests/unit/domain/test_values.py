@@ -23,7 +23,7 @@ from margrave.domain.kinds import Bins, Codes, Labels
 from margrave.domain.values import Intervals, ListedNumbers, Range, Values, checked_list, checked_text
 from margrave.errors import DataError, DomainError, QueryError
 from margrave.release.export.sdmx import write_sdmx
-from margrave.release.report.page import report
+from margrave.release.report import report
 
 KEPT = Path(__file__).parents[2] / "kept" / "0.1"
 

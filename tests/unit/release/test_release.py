@@ -148,7 +148,7 @@ def test_noise_that_was_not_private_stays_marked_in_every_release(method):
 
 
 def test_measurements_that_depend_on_earlier_noise_give_no_standard_error():
-    from margrave.data.counting.coded_table import CodedTable
+    from margrave import CodedTable
     from margrave.mechanisms.scalable_mwem import scalable_mwem
     from margrave.privacy.budget import Budget
 

@@ -134,7 +134,7 @@ def test_adaptive_measurements_leave_an_estimate_without_interval(adaptive_relea
 
 @pytest.fixture
 def adaptive_release():
-    from margrave.data.counting.coded_table import CodedTable
+    from margrave import CodedTable
     from margrave.mechanisms.scalable_mwem import scalable_mwem
     from margrave.privacy.budget import Budget
 

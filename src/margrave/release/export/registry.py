@@ -145,7 +145,7 @@ def _model() -> Entry:
         "release_type_details": "TODO: whether more will be published from the same data, and what caps the budget",
         "data_source_type": _Choice("Static", "Static or Dynamic"),
         "access_type": "Non-interactive",
-        "access_type_details": "The tables are published as they are; nobody queries the private table.",
+        "access_type_details": "The tables are published as they are; the private table cannot be queried.",
     }
 
 

@@ -252,7 +252,7 @@ def _solution(root: Path, manifest: Manifest) -> Solution | None:
         gap, violation, lift = (float(reported[name]) for name in ("gap", "violation", "lift"))
         return Solution(np.empty(0), np.empty(0), status, gap, int(reported["steps"]), violation, lift)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise damage(f"{root} is damaged: its solution is no report of the solver ({error})") from error
+        raise damage(f"{root} is damaged: its solution is not a report of the solver ({error})") from error
 
 
 def listing_faults(folder: Path, manifest: Manifest) -> Iterator[tuple[str, StoreError]]:

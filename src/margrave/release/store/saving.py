@@ -139,9 +139,7 @@ def save(
     target = require_target(folder, overwrite=overwrite)
     measurements = release.measurements
     if release.workload.domain.unreviewed:
-        raise StoreError(
-            "the domain is a draft that nobody has reviewed, and would be published", remedy="review it first"
-        )
+        raise StoreError("the domain is an unreviewed draft, and would be published", remedy="review it first")
     if measurements is None:
         raise StoreError(
             "the release has no measurements, without which no error bar can be checked", remedy="reconstruct it"

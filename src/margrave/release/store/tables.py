@@ -188,7 +188,7 @@ def _check_outline(
     if len(schema) != wanted or outline.num_columns != wanted or tuple(schema.names[: len(names)]) != names:
         raise damage(f"{file} is damaged: its columns are not those of the table")
     if len(set(schema.names)) != wanted or schema.field(len(names)).type != pa.float64():
-        raise damage(f"{file} is damaged: its counts are no column of numbers")
+        raise damage(f"{file} is damaged: its counts are not a column of numbers")
     rows = [outline.row_group(group).num_rows for group in range(outline.num_row_groups)]
     if sum(rows) != cells or min(rows, default=0) < 0:
         raise damage(f"{file} is damaged: its groups of rows have {sum(rows):,} rows, not {cells:,}")
@@ -226,7 +226,7 @@ def _check_labels(file: Path, column: pa.ChunkedArray, shape: tuple[int, ...], a
     begin = 0
     for chunk in column.chunks:
         if not pa.types.is_dictionary(chunk.type) or chunk.null_count or chunk.dictionary.null_count:
-            raise damage(f"{file} is damaged: its labels are no categories")
+            raise damage(f"{file} is damaged: its labels are not categories")
         codes = _codes(chunk.dictionary.to_pylist(), categories)
         if not np.array_equal(codes[_numbers(chunk.indices)], expected[begin : begin + len(chunk)]):
             raise damage(f"{file} is damaged: its labels are not those of domain.json")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from margrave.data.encoding.encoder import DROPPED, Encoder
+from margrave.data.encoding import DROPPED, Encoder
 from margrave.domain import Attribute
 from margrave.errors import DataError
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
 import numpy as np
@@ -15,15 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from margrave.data.description import Data, described
-from margrave.data.encoding.encoder import Encoder
-from margrave.data.engines.engine import Engine
-from margrave.data.opening import kind_of, opened, require_columns, require_ids
-from margrave.data.persons.ids import canonical_ids, plain_ids
+from margrave.data.encoding import Encoder
+from margrave.data.engines.engine import Engine, require_columns, require_ids
+from margrave.data.kinds import kind_of
+from margrave.data.persons import canonical_ids, plain_ids
 from margrave.data.redaction import quietly
-from margrave.domain import Attribute, Domain
+from margrave.data.source import Data, described
 from margrave.domain.values import MISSING, OUTSIDE, CodeArray
 from margrave.errors import DataError, suggestion
+
+if TYPE_CHECKING:
+    from margrave.domain.attribute import Attribute
+    from margrave.domain.domain import Domain
 
 NOT_FOR_PUBLICATION = "PRIVATE: for the custodian's eyes only, not for publication"
 _MOST_EXAMPLES = 5
@@ -129,7 +132,7 @@ def validate(data: object, domain: Domain) -> Fit:
 
 
 def _validate(data: Data, domain: Domain) -> Fit:
-    with opened(data.source, data.table, data.query, data.text_format) as engine:
+    with data.opened() as engine:
         require_columns(engine, (), privacy_id=data.privacy_id, for_custodian=True)
         if data.privacy_id is not None:
             require_ids(engine, data.privacy_id)

@@ -1,15 +1,60 @@
-"""Formats of files, by the ending of the name alone, and how the text in a CSV file is written.
+"""What a table is, by the type of an object or the ending of a name alone, and how the text in a CSV file is written.
 
 Nothing is opened here, and nothing heavy is loaded: a description of a table is checked by it before anything is read.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
-from margrave.data.redaction import shown
+from margrave.data.redaction import SCHEMES, shown, shown_scheme
 from margrave.errors import DataError
+
+
+class SourceKind(Enum):
+    """What a private table is; the value is the words for it."""
+
+    FILE = "file"
+    DUCKDB_FILE = "DuckDB file"
+    POSTGRES_URL = "PostgreSQL database"
+    PANDAS = "pandas frame"
+    POLARS = "Polars frame"
+    LAZY_POLARS = "lazy Polars frame"
+    ARROW_TABLE = "Arrow table"
+    ARROW_BATCH = "Arrow record batch"
+    ARROW_READER = "Arrow record batch reader"
+    ARROW_DATASET = "Arrow dataset"
+    ARROW_STREAM = "Arrow stream"
+    DUCKDB_RELATION = "DuckDB relation"
+    IBIS = "Ibis table"
+    SPARK = "PySpark frame"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+# The library and the name of the class of each kind of object.
+_CLASSES = {
+    ("pandas", "DataFrame"): SourceKind.PANDAS,
+    ("polars", "DataFrame"): SourceKind.POLARS,
+    ("polars", "LazyFrame"): SourceKind.LAZY_POLARS,
+    ("pyarrow", "Table"): SourceKind.ARROW_TABLE,
+    ("pyarrow", "RecordBatch"): SourceKind.ARROW_BATCH,
+    ("pyarrow", "RecordBatchReader"): SourceKind.ARROW_READER,
+    ("pyarrow", "Dataset"): SourceKind.ARROW_DATASET,
+    ("duckdb", "DuckDBPyRelation"): SourceKind.DUCKDB_RELATION,
+    ("_duckdb", "DuckDBPyRelation"): SourceKind.DUCKDB_RELATION,
+    ("ibis", "Table"): SourceKind.IBIS,
+    ("pyspark", "DataFrame"): SourceKind.SPARK,
+}
+_OTHER_URLS = "give a file, a postgresql:// URL, or open it with DuckDB or Ibis and give the relation or the table"
+_SUITABLE = (
+    "a path, a postgresql:// URL, a pandas, Polars or PySpark frame, Arrow data, a DuckDB relation, an Ibis table or a "
+    "CodedTable"
+)
 
 SEPARATED = {".csv": ",", ".tsv": "\t"}
 # The name does not say what these contain: with a delimiter they are read as CSV files.
@@ -38,6 +83,31 @@ _FOREIGN = {
         "is opened with Ibis or DuckDB, and its table given"
     ),
 }
+
+
+def kind_of(source: object) -> SourceKind:
+    """Return what a source is, without a look inside; raise `DataError` if it is nothing that can be read."""
+    if isinstance(source, str | os.PathLike):
+        return _kind_of_name(os.fspath(source))
+    for parent in type(source).__mro__:
+        known = _CLASSES.get((parent.__module__.split(".")[0], parent.__name__))
+        if known is not None:
+            return known
+    if hasattr(type(source), "__arrow_c_stream__"):
+        return SourceKind.ARROW_STREAM
+    raise DataError(f"a {type(source).__name__} is not a table", remedy=f"give {_SUITABLE}")
+
+
+def _kind_of_name(name: str | bytes) -> SourceKind:
+    """Return whether a name is that of a file, of a DuckDB file or of a database."""
+    if isinstance(name, bytes):
+        raise DataError("the path is given as bytes", remedy="give it as text")
+    scheme, found, _ = name.partition("://")
+    if not found:
+        return SourceKind.DUCKDB_FILE if name.lower().endswith(DATABASES) else SourceKind.FILE
+    if scheme.lower() in SCHEMES:
+        return SourceKind.POSTGRES_URL
+    raise DataError(f"{shown_scheme(scheme)} cannot be opened", remedy=f"{_OTHER_URLS}")
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,18 @@
-"""Queries read, and do nothing else: one SELECT, by the parser of the engine that will run it.
+"""Databases are read, and nothing else: the DuckDB inside margrave, and queries of DuckDB and PostgreSQL.
 
-A query is text from a job file. It must not change the database, write a file or read one that was not given. Two
+**The DuckDB inside margrave** reads files, and chooses which rows of a person are kept. It sees no variable of the
+program, loads nothing from the network, opens no file but those that it is given, and what does not fit in its memory
+goes into a folder that only this user can read and that is removed with the connection. No statement can change any of
+this.
+
+**A query** is text from a job file. It must not change the database, write a file or read one that was not given. Two
 checks ensure it, and neither relies on reading the text here:
 
 - *One SELECT.* The engine's own parser must find exactly one statement, and it must be one that can stand in a FROM
   clause: a SELECT, with or without WITH. This refuses COMMIT, COPY, SET, ATTACH and all that follows a semicolon.
 - *No effects.* What runs, functions included, runs where it can change nothing: on PostgreSQL in a READ ONLY
   transaction that is rolled back, on DuckDB in a file opened for reading, without access to other files and with its
-  configuration locked (`margrave.data.embedded_duckdb`).
+  configuration locked.
 
 What the second check does not stop is in docs/guarantee.md: functions of a PostgreSQL server that act outside of its
 database, for roles that may call them.
@@ -15,13 +20,20 @@ database, for roles that may call them.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from glob import escape
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
+from margrave.algebra.kernels import thread_count
 from margrave.errors import DataError
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
 _ALLOWED = "a query is one SELECT, with or without WITH; it can read and do nothing else"
 # A line break before the parenthesis: the query may end in a comment.
@@ -33,6 +45,61 @@ _TYPE_NAMES = """
     FROM unnest(%s::oid[], %s::int[]) WITH ORDINALITY AS asked(kind, modifier, place)
     JOIN pg_catalog.pg_type ON pg_type.oid = kind ORDER BY place
 """
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text(value: str) -> str:
+    """Return a text as SQL writes it."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def stream(relation: Any, rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ANN401 - its class moves between versions
+    """Yield the rows of a relation of DuckDB, about so many at a time."""
+    # What DuckDB 1 calls otherwise.
+    reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
+    yield from reader(rows)
+
+
+@contextmanager
+def connect(path: str = ":memory:", *, files: Sequence[str] = ()) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database, which is closed at the end; a file is opened for reading only.
+
+    Parameters
+    ----------
+    path
+        The file of the database.
+    files
+        The other files that it may open. It opens them again at every scan, so they have to be named.
+    """
+    import duckdb
+
+    with TemporaryDirectory(prefix="margrave-") as folder:
+        settings: dict[str, Any] = {
+            "temp_directory": folder,
+            "threads": thread_count(),
+            "python_enable_replacements": False,
+            "autoinstall_known_extensions": False,
+            "preserve_insertion_order": False,
+        }
+        connection = duckdb.connect(path, read_only=path != ":memory:", config=settings)
+        try:
+            _lock(connection, [*([] if path == ":memory:" else [path]), *files])
+            yield connection
+        finally:
+            connection.close()
+
+
+def _lock(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> None:
+    """Let a database open these files and no others, and let no statement change that."""
+    names = [os.path.abspath(file) for file in files]  # noqa: PTH100 - links stay as they are named
+    # A name with an asterisk or a bracket is asked for in its escaped form, a pattern that matches this file alone.
+    paths = ", ".join(text(name) for name in dict.fromkeys([*names, *map(escape, names)]))
+    for setting in (f"allowed_paths = [{paths}]", "enable_external_access = false", "lock_configuration = true"):
+        connection.execute(f"SET {setting}")
 
 
 def duckdb_select(query: str) -> duckdb.Statement:

@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from margrave.data.custodian.draft import WARNING, draft_domain, round_cuts
-from margrave.data.custodian.profile import MANY, Profile
-from margrave.data.custodian.validation import validate
-from margrave.data.description import Data
+from margrave.data.draft import MANY, WARNING, Profile, draft_domain, round_cuts
+from margrave.data.source import Data
+from margrave.data.validation import validate
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError
 

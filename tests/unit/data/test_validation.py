@@ -7,8 +7,8 @@ import re
 import pyarrow as pa
 import pytest
 
-from margrave.data.custodian.validation import Persons, validate
-from margrave.data.description import Data
+from margrave.data.source import Data
+from margrave.data.validation import Persons, validate
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError
 
@@ -138,7 +138,7 @@ def test_the_rows_of_persons_are_counted(ids):
 
 
 def test_rows_of_persons_are_counted_over_many_batches(monkeypatch):
-    monkeypatch.setattr("margrave.data.custodian.validation._MOST_COUNTS", 10)
+    monkeypatch.setattr("margrave.data.validation._MOST_COUNTS", 10)
     counter = Persons("id", untyped=True)
     for _ in range(5):
         counter.add(pa.array([*IDS, "", None]))
