@@ -185,7 +185,7 @@ def add_precisions(
     rho: float,
     known: Floats,
     floor: Floats,
-    gain: float = 1.0,
+    gain: float = 0.25,
 ) -> tuple[Floats, int]:
     """Return the precisions to add that minimise the expected errors of counts, and how many steps it took.
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 # What a table counts for each attribute that it has less than one of the workload, and the share of the floor.
 LOWER_ORDERS = 0.25
-FLOOR = 1 / 32
+FLOOR = 1 / 64
 _MOST_STEPS = 60
 _CONVERGED = 1e-5
 _LEAST = 1e-12

@@ -55,8 +55,8 @@ PRIORS = {
 # For how many tables a prior counts, and how often it is updated.
 _PRIOR_TABLES, _UPDATES = 4, 10
 # Of what the plan gives the order that is next, this share is measured before the next look; of the largest, which the
-# last look chooses from, less. A residual is measured again if that makes it more precise by this share at least.
-SHARE_BEFORE_LOOK, SHARE_BEFORE_LAST_LOOK, GAIN = 0.9, 0.6, 0.25
+# last look chooses from, less.
+SHARE_BEFORE_LOOK, SHARE_BEFORE_LAST_LOOK = 0.9, 0.6
 _FITTING_ROUNDS = 10
 _SOLVER_ROUNDS = 200
 _EXPECTED_BINS, _LEAST_EXPECTED = 100, 2.0**-20
@@ -122,7 +122,7 @@ def planned_after(
     rho, known = float(left / contributions**2), measurements.precisions
     curves = learned_curves(layout, measurements)
     counted = importance(layout, closure_weights(workload, layout))
-    added, _ = add_precisions(layout, counted, curves, rho=rho, known=known, floor=floor, gain=GAIN)
+    added, _ = add_precisions(layout, counted, curves, rho=rho, known=known, floor=floor)
     if last:
         return stage_noise(layout, added)
     fresh = (known == 0) & (layout.degrees > 0)
