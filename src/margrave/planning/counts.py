@@ -10,9 +10,9 @@ relative changes count across them:
 
     minimise  Σ_k ω_k log E_k      over added precisions x ≥ 0 with  ½ Σ p_τ x_τ ≤ ρ,                            (2)
     E_k = the mean of L_A over the tables of k attributes, each with weight u_A = max w_γ over γ ⊇ A,
-    ω_k = Σ_γ w_γ 4^(k − |γ|)     over the tables γ of the workload of k attributes or more.
+    ω_k = Σ_γ w_γ a_(|γ|−k)       over the tables γ of the workload of k attributes or more, a = 1, 1/5, 1/16, …
 
-So tables inside those of the workload count too, a fourth for each attribute less, beside what the workload asks for.
+So tables inside those of the workload count too, less for each attribute less, beside what the workload asks for.
 
 *Steps.* The logarithm and the root are concave: with E and L of the plan at hand, each lies below its tangent. So (2)
 is at most a constant plus
@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from margrave.algebra.layout import Layout
     from margrave.planning.curves import Curves
 
-# What a table counts for each attribute that it has less than one of the workload, and the share of the floor.
-LOWER_ORDERS = 0.25
+# What a table counts by how many attributes it has less than one of the workload, a quarter for each further one; and
+# the share of the floor. Chosen on generated tables (docs/adaptive.md).
+LOWER_ORDERS = (1.0, 0.2, 0.0625)
 FLOOR = 1 / 64
 _MOST_STEPS = 60
 _CONVERGED = 1e-5
@@ -84,9 +85,8 @@ def importance(layout: Layout, weights: Floats) -> Importance:
         facets = layout.index.facet[table, : order[table]]
         largest[facets] = np.maximum(largest[facets], largest[table])
     asked = np.bincount(order, weights)
-    orders = np.array(
-        [(asked[k:] * LOWER_ORDERS ** np.arange(len(asked) - k)).sum() for k in range(len(asked))], dtype=np.float64
-    )
+    below = np.array([*LOWER_ORDERS, *(LOWER_ORDERS[-1] * 0.25 ** np.arange(1, len(asked) + 1))])
+    orders = np.array([asked[k:] @ below[: len(asked) - k] for k in range(len(asked))])
     largest[layout.degrees == 0] = 0.0
     sums = np.bincount(order, largest)
     orders[sums == 0] = 0.0
