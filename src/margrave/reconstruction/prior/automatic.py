@@ -2,7 +2,7 @@ r"""The rule behind weights="auto": what the non-negative solver should be near 
 
 It sees only the noisy residuals and their variances, so it is post-processing:
 
-1. **The total** is the posterior mean of its measurement, given that it is positive (``total``), and is held.
+1. **The total** is shrunk by its own noise (``total``): z − σ²/z, at least σ/10; and is held.
 2. **Every residual** is estimated from its own measurement and from what the others predict, each in proportion to what
    it knows (``levels``).
 3. **The weights** of the final solve are 2^(−|τ|)/√e_τ with e_τ the expected squared error of a cell.
@@ -19,7 +19,7 @@ import numpy as np
 
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.prior.levels import Levels
-from margrave.reconstruction.prior.total import likely_total
+from margrave.reconstruction.prior.total import likely_total, shrunk_total
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +76,7 @@ def automatic(estimates: Estimates, *, hold: Sequence[int] | None = None, eta: f
     if given and measured <= 0:
         weights: Floats = np.ldexp(1.0, -layout.index.order)
         return Choice(estimates, weights, held, TOLERANCE)
-    people = measured if given else likely_total(estimates)
+    people = measured if given else (shrunk_total(estimates) or likely_total(estimates))
     levels = Levels(layout, estimates.values, _variances(estimates, held), people)
     levels.run()
     if hold is not None:
