@@ -1,5 +1,8 @@
 """A stand-in for Spark: what margrave asks of Spark is run by DuckDB, so that the tests see it where Spark is not."""
 
+import sys
+from unittest.mock import patch
+
 import duckdb
 import narwhals as nw
 import pyarrow as pa
@@ -17,23 +20,24 @@ class DataFrame:
 
     __module__ = "pyspark.stand_in"
 
-    def __init__(self, rows):
-        self.rows, self.sparkSession = rows, Session()
+    def __init__(self, rows, lacks=False):
+        self.rows, self.sparkSession, self.lacks = rows, Session(), lacks
 
     def mapInArrow(self, function, schema):  # noqa: N802 - as PySpark calls it
         """Run a function on two partitions."""
         table, declared = self.rows.to_arrow_table(), dict(column.split() for column in schema.split(", "))
         kinds = pa.schema([(name, TYPES[kind]) for name, kind in declared.items()])
         half = table.num_rows // 2
-        batches = [
-            batch
-            for part in (table[:half], table[half:])
-            for batch in function(iter(part.to_batches(max_chunksize=ROWS_A_BATCH)))
-        ]
+        with patch.dict(sys.modules, {"margrave": None} if self.lacks else {}):  # a name that cannot be imported
+            batches = [
+                batch
+                for part in (table[:half], table[half:])
+                for batch in function(iter(part.to_batches(max_chunksize=ROWS_A_BATCH)))
+            ]
         assert all(batch.schema == kinds for batch in batches)
         connection = duckdb.connect()
         connection.register("returned", pa.Table.from_batches(batches, schema=kinds))
-        return DataFrame(connection.table("returned"))
+        return DataFrame(connection.table("returned"), self.lacks)
 
     def groupBy(self, *names):  # noqa: N802 - as PySpark calls it
         """Group rows."""
@@ -94,4 +98,5 @@ class Engine(DuckEngine):
 class EngineWithoutMargrave(Engine):
     """A table of a cluster whose workers lack margrave, counted by GROUP BY."""
 
-    maps = False
+    def native(self, frame):
+        return DataFrame(nw.to_native(frame), lacks=True)

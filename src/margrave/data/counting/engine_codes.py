@@ -94,8 +94,8 @@ class Key:
         return self._joins and self.compares_texts and self.compared > _MOST_COMPARED
 
     @property
-    def labels(self) -> dict[str, int]:
-        """The code of each label of a table of labels."""
+    def coded_texts(self) -> dict[str, int]:
+        """The code of each declared text, for a table to join."""
         return dict(self._values())
 
     @property

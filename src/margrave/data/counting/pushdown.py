@@ -248,7 +248,7 @@ class PushDown:
             found = None
             if key.joined:
                 label, found = _LABEL.format(k), _LABEL_CODE.format(k)
-                labels = self._engine.labels(key.labels, (label, found))
+                labels = self._engine.text_table(key.coded_texts, (label, found))
                 texts = frame.with_columns(key.text().alias(_TEXT.format(k)))
                 frame = texts.join(labels, how="left", left_on=_TEXT.format(k), right_on=label)
             columns.append(key.expression(found).alias(_CODE.format(k)))

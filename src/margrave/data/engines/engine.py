@@ -94,7 +94,7 @@ class Engine(ABC):
     costs
         What its work costs, for the choice between fetching and pushing down.
     joins
-        Whether `labels` gives a table.
+        Whether `text_table` gives a table.
     maps
         Whether it runs functions of Python on batches of rows where the rows are, as a cluster does
         (`margrave.data.counting.executors`).
@@ -150,7 +150,7 @@ class Engine(ABC):
         table: pa.Table = frame.collect("pyarrow").to_native()
         yield from table.to_batches()
 
-    def labels(self, codes: Mapping[str, int], names: tuple[str, str]) -> nw.LazyFrame[Any]:
+    def text_table(self, codes: Mapping[str, int], names: tuple[str, str]) -> nw.LazyFrame[Any]:
         """Return a table of labels and their codes that `lazy` can be joined with, where ``joins``.
 
         Parameters
@@ -324,7 +324,7 @@ class DuckEngine(Engine):
         frame: nw.LazyFrame[Any] = nw.from_native(self._relation.project(", ".join(columns))).lazy()
         return frame
 
-    def labels(self, codes: Mapping[str, int], names: tuple[str, str]) -> nw.LazyFrame[Any]:
+    def text_table(self, codes: Mapping[str, int], names: tuple[str, str]) -> nw.LazyFrame[Any]:
         """Return a table of labels and their codes."""
         frame: nw.LazyFrame[Any] = nw.from_native(self._relation.query(_IDS, values_sql(codes, names))).lazy()
         return frame
