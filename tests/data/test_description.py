@@ -8,6 +8,7 @@ from dataclasses import FrozenInstanceError
 import nasty
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import margrave
@@ -256,6 +257,41 @@ def test_the_tables_that_an_engine_counts_hold_all_others():
         assert all(set(outer[held]) <= set(table.members) for table in tables for held in table.holds)
     # The more rows, the more it pays to go through them for fewer, larger tables.
     assert len(pushdown.covering(Unasked(), layout, 10**9)) < len(pushdown.covering(Unasked(), layout, 3000))
+
+
+@pytest.mark.parametrize("log", ["_delta_log/0.json", "metadata/v1.metadata.json"])
+def test_the_files_of_a_table_with_a_log_are_not_read_by_themselves(log, tmp_path):
+    """Some of them hold rows that the table no longer has."""
+    folder = tmp_path / "people"
+    for file in (folder / log, folder / "data" / "year=2024" / "part.parquet"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    (folder / log).write_text("{}")
+    pq.write_table(TABLE, folder / "data" / "year=2024" / "part.parquet")
+    name = "Delta" if "delta" in log else "Iceberg"
+    for path in (folder, folder / "data", folder / "data" / "*" / "*.parquet"):
+        with pytest.raises(
+            DataError, match=rf"people' holds a table of {name}, whose files may .*; open it with Spark"
+        ):
+            counted(Data(path))
+
+
+def test_a_folder_is_given_by_a_pattern(tmp_path):
+    with pytest.raises(DataError, match=r"is a folder; give its files by a pattern, such as 'folder/\*\.parquet'"):
+        counted(Data(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "remedy"),
+    [
+        ("pyspark.sql.session", "SparkSession", "give one of its frames, as spark.table"),
+        ("deltalake.table", "DeltaTable", "give the dataset that its to_pyarrow_dataset"),
+        ("pyiceberg.table", "Table", "give the reader that its scan"),
+    ],
+)
+def test_what_leads_to_tables_is_refused_with_the_way_to_one(library, name, remedy):
+    made = type(name, (), {"__module__": library})()
+    with pytest.raises(DataError, match=rf"^a {name} is not a table by itself; {remedy}"):
+        Data(made)
 
 
 @pytest.mark.parametrize("rows", [-1, True, "many", 1.5])

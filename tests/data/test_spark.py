@@ -1,11 +1,16 @@
-"""Spark: texts that it takes for equal are fetched, and what it says of failed queries stays off the screen."""
+"""Spark: one pass on its workers, names with dots, ids and texts of all types, and no value on the screen."""
 
 import io
+import itertools
 import logging
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
 
 from margrave.algebra.layout import Layout
+from margrave.data.counting import executors
 from margrave.data.engines.spark import chosen_on_spark
 from margrave.data.persons import Choice
 from margrave.data.source import Data, open_source
@@ -104,3 +109,119 @@ def test_what_spark_says_of_a_failed_query_is_not_printed(spark, counting, capfd
     finally:
         for logger in loggers:
             logger.removeHandler(handler)
+
+
+# --- one pass ----------------------------------------------------------------------------------------------------
+
+PEOPLE = Domain(
+    [
+        Attribute("home.town", labels=tuple(f"town {k}" for k in range(30)), other="elsewhere", missing="unknown"),
+        Attribute("age", cuts=(17, 64), whole=True),
+        Attribute("Age", size=3, outside="drop"),
+        Attribute("`odd`", labels=(True, False), missing="none"),
+    ]
+)
+
+
+def people(spark, rows=400, kinds="`home.town` string, age int, Age bigint, ```odd``` boolean, `p.id` string"):
+    made = [
+        (f"town {k % 33}" if k % 7 else None, k % 90, k % 4, [True, False, None][k % 3], f"p{k // 5}")
+        for k in range(rows)
+    ]
+    return spark.createDataFrame(made, kinds)
+
+
+def tables(data, domain=PEOPLE, **options):
+    layout = Layout.of(domain.shape, list(itertools.combinations(range(len(domain)), 2)))
+    told = []
+    counts = open_source(replace(data, notify=told.append), domain, contributions=2, **options).count(layout)
+    return counts.tolist(), told
+
+
+@pytest.mark.parametrize("privacy_id", [None, "p.id"])
+def test_columns_with_a_dot_a_mark_or_another_case_are_columns(spark, privacy_id, monkeypatch):
+    monkeypatch.setattr("margrave.data.persons.draw_salt", lambda: bytes(range(32)))
+    frame = people(spark)
+    expected, _ = tables(Data(frame.toPandas()), privacy_id=privacy_id)
+    for counting in ("auto", "fetch", "push-down"):
+        found, told = tables(Data(frame, counting=counting), privacy_id=privacy_id)
+        assert found == expected, counting
+        words = "the engine counts: its workers read the table once, for 6 tables of "
+        assert (told[0].startswith(words) and len(told) == 1) if counting == "auto" else not told
+
+
+def test_two_columns_of_one_name_are_refused(spark):
+    frame = spark.createDataFrame([(0, 1)], "x int, y int").toDF("x", "x")
+    for counting in ("fetch", "push-down"):
+        with pytest.raises(DataError, match=r"^the frame has two columns 'x'; give each a name of its own"):
+            counted(Data(frame, counting=counting), CODE)
+
+
+@pytest.mark.parametrize("privacy_id", [None, "p.id"])
+def test_workers_that_lack_margrave_count_by_group_by(spark, privacy_id, monkeypatch):
+    """As if the workers had another version: what they would be sent is not for them."""
+    monkeypatch.setattr("margrave.data.persons.draw_salt", lambda: bytes(range(32)))
+    expected, _ = tables(Data(people(spark)), privacy_id=privacy_id)
+    whole = executors.OnePass.count
+    monkeypatch.setattr(executors.OnePass, "count", lambda self, version: whole(self, "0.0"))
+    found, told = tables(Data(people(spark)), privacy_id=privacy_id)
+    assert found == expected
+    assert told[1].startswith("the workers of the cluster do not have margrave ")
+    assert "the engine counts by GROUP BY instead, which is slower; install margrave" in told[1]
+
+
+def test_errors_of_values_are_the_same_as_when_rows_are_fetched(spark):
+    frame = people(spark)
+    for domain in (
+        Domain([Attribute("home.town", labels=tuple(f"town {k}" for k in range(30)), missing="unknown")]),
+        Domain([Attribute("home.town", labels=tuple(f"town {k}" for k in range(40)))]),
+        Domain([Attribute("age", labels=("a", "b"))]),
+        Domain([Attribute("`odd`", labels=(True, False))]),
+    ):
+        said = []
+        for counting in ("fetch", "push-down"):
+            with pytest.raises(DataError) as caught:
+                counted(Data(frame, counting=counting), domain)
+            said.append(str(caught.value))
+        assert said[0] == said[1]
+
+
+def test_a_table_of_a_catalog_is_a_frame(spark, tmp_path):
+    spark.sql("create database if not exists survey")
+    people(spark).toDF("town", "age", "older", "odd", "p").write.mode("overwrite").parquet(str(tmp_path / "people"))
+    spark.sql(f"create or replace temporary view people as select * from parquet.`{tmp_path / 'people'}`")
+    spark.sql("drop table if exists survey.people")
+    spark.sql(f"create table survey.people using parquet location '{tmp_path / 'people'}'")
+    domain = Domain([Attribute("age", cuts=(17, 64), whole=True)])
+    expected = counted(Data(spark.table("people")), domain)
+    assert counted(Data(spark.table("spark_catalog.survey.people")), domain) == expected
+    with pytest.raises(DataError, match=r"^a SparkSession is not a table by itself; give one of its frames"):
+        Data(spark, table="spark_catalog.survey.people")
+    spark.sql("drop table survey.people")
+
+
+def test_spark_connect_counts_the_same():
+    """In a process of its own: a session of Spark Connect and one of this process do not go together."""
+    pytest.importorskip("grpc", reason="Spark Connect needs pyspark[connect]")
+    code = """
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
+from margrave.algebra.layout import Layout
+from margrave.data.source import Data, open_source
+from margrave.domain import Attribute, Domain
+spark = SparkSession.builder.remote("local[1]").getOrCreate()
+frame = spark.createDataFrame([(f"town {k % 3}", k % 2, k // 4) for k in range(100)], "`a.b` string, x int, p int")
+domain = Domain([Attribute("a.b", labels=("town 0", "town 1"), other="rest"), Attribute("x", size=2)])
+layout = Layout.of(domain.shape, [(0, 1)])
+for privacy_id in (None, "p"):
+    found = [
+        open_source(Data(frame, counting=way), domain, contributions=9, privacy_id=privacy_id).count(layout).tolist()
+        for way in ("fetch", "push-down")
+    ]
+    assert found[0] == found[1] and found[0][0] == 100, found
+print("equal", type(frame).__module__)
+spark.stop()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert "equal pyspark.sql.connect" in done.stdout, done.stderr[-2000:]

@@ -282,5 +282,11 @@ def open_url(url: str, table: str | None, query: str | None, stack: ExitStack) -
     if query is not None:
         return open_ibis(postgres_table(connection, query), stack)
     backend = ibis.postgres.from_connection(connection)
-    schema, _, name = (table or named or "").rpartition(".")
+    path, _, name = (table or named or "").rpartition(".")
+    catalog, _, schema = path.rpartition(".")
+    if catalog not in ("", connection.info.dbname):
+        raise DataError(
+            f"table {table or named!r} is in another database than the one that is connected",
+            remedy="name the table as schema.table, and its database in the URL",
+        )
     return open_ibis(backend.table(name, database=schema or None), stack)
