@@ -39,6 +39,12 @@ class DataFrame:
         connection.register("returned", pa.Table.from_batches(batches, schema=kinds))
         return DataFrame(connection.table("returned"), self.lacks)
 
+    def repartition(self, parts, name):
+        """Put equal rows together: all are."""
+        assert parts > 0
+        assert name in self.rows.columns
+        return self
+
     def groupBy(self, *names):  # noqa: N802 - as PySpark calls it
         """Group rows."""
         return Groups(self, names)

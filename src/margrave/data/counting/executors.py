@@ -60,6 +60,8 @@ _SPARK_TYPES = {pa.int64(): "bigint", pa.string(): "string"}
 # What a worker that cannot count returns as its problem.
 LACKING = "margrave is missing"
 _EMITTED_ROWS = 2**17
+# How many cells one task of the engine adds up.
+_CELLS_A_PART = 2**17
 
 
 @dataclass(frozen=True)
@@ -405,7 +407,9 @@ class OnePass:
         sets = self._layout.sets[self._layout.outer :]
         count = Count(coder, self._layout.sizes, sets)
         counted = rows.mapInArrow(shipped(count, version), _declared(count.schema))
-        return counted.groupBy(CELL, PROBLEM).sum(COUNT)
+        # As few parts as hold the cells: the usual number of Spark, 200, is more work to begin and end than to add up.
+        parts = 1 + self._layout.cells // _CELLS_A_PART
+        return counted.repartition(parts, CELL).groupBy(CELL, PROBLEM).sum(COUNT)
 
     def _sent(self) -> tuple[Any, Coder]:
         """Return the rows that are sent to the workers, and how they become codes there."""
