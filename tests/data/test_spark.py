@@ -5,13 +5,15 @@ import itertools
 import logging
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
+from importlib.metadata import version
 
 import pytest
 
 from margrave.algebra.layout import Layout
 from margrave.data.counting import executors
-from margrave.data.engines.spark import chosen_on_spark
+from margrave.data.engines.spark import SparkEngine, chosen_on_spark
 from margrave.data.persons import Choice
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
@@ -222,3 +224,22 @@ spark.stop()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert "equal pyspark.sql.connect" in done.stdout, done.stderr[-2000:]
+
+
+def test_the_table_is_read_once_however_many_tables_are_counted(spark):
+    """As many jobs of Spark for 364 tables as for one, and no more rows for the driver than there are cells."""
+    sizes = (2, 3, 5, 2, 4, 3, 2, 3, 2, 4, 3, 2, 5, 2)
+    domain = Domain.fromdict({f"a{k}": size for k, size in enumerate(sizes)})
+    frame = spark.range(5000).selectExpr(*(f"id % {size} as a{k}" for k, size in enumerate(sizes)))
+    jobs = []
+    for tables in ([(0, 1, 2)], list(itertools.combinations(range(14), 3))):
+        layout = Layout.of(domain.shape, tables)
+        group = f"margrave {len(tables)}"
+        spark.sparkContext.setJobGroup(group, group)
+        counts = open_source(Data(frame), domain, contributions=1).count(layout)
+        jobs.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(group)))
+        assert counts[0] == 5000
+        with ExitStack() as stack:
+            passing = executors.OnePass(SparkEngine(frame, stack), domain, layout)
+            assert passing._summed(version("margrave")).count() <= layout.cells - layout.inner_cells
+    assert jobs[0] == jobs[1] > 0
