@@ -12,8 +12,7 @@ from experiments.methods import METHODS, MWEM, PAPER_PLAN, PRIVATE_PGM, Method, 
 from experiments.private_pgm import private_pgm
 from experiments.records import DONE, FAILED, Record
 from experiments.settings import Settings, Trial
-from margrave.algebra.kernels import Floats
-from margrave.algebra.threads import thread_count
+from margrave.algebra.kernels import Floats, thread_count
 from margrave.errors import MargraveError
 from margrave.measurements import Measurements
 from margrave.mechanisms.residual_planner import measure

@@ -13,7 +13,7 @@ from margrave.mechanisms.scalable_mwem import scalable_mwem
 from margrave.methods import NonNegative
 from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
 DOMAIN = Domain(

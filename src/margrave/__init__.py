@@ -18,13 +18,11 @@ if TYPE_CHECKING:
     from margrave.planning.plans import Plan, budget_for_margin, plan
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
-    from margrave.release.export.forms import export
-    from margrave.release.publication import Publication
-    from margrave.release.reconstruct import reconstruct
+    from margrave.release.export import export
+    from margrave.release.publication import Publication, reconstruct
     from margrave.release.release import Release
-    from margrave.release.report.page import write_report
-    from margrave.release.store.inspection import verify
-    from margrave.release.store.loading import load
+    from margrave.release.report import write_report
+    from margrave.release.store.loading import load, verify
 
     __version__: str
 
@@ -74,17 +72,17 @@ _LATE = {
     "Release": "margrave.release.release",
     "budget_for_margin": "margrave.planning.plans",
     "draft_domain": "margrave.data.draft",
-    "export": "margrave.release.export.forms",
+    "export": "margrave.release.export",
     "gaussian_marginals": "margrave.mechanisms.gaussian_marginals",
     "load": "margrave.release.store.loading",
     "measure": "margrave.mechanisms.residual_planner",
     "plan": "margrave.planning.plans",
-    "reconstruct": "margrave.release.reconstruct",
+    "reconstruct": "margrave.release.publication",
     "residual_planner": "margrave.mechanisms.residual_planner",
     "scalable_mwem": "margrave.mechanisms.scalable_mwem",
     "validate": "margrave.data.validation",
-    "verify": "margrave.release.store.inspection",
-    "write_report": "margrave.release.report.page",
+    "verify": "margrave.release.store.loading",
+    "write_report": "margrave.release.report",
 }
 
 

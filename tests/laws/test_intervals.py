@@ -25,7 +25,7 @@ from margrave.algebra.layout import Layout
 from margrave.domain import Attribute, Domain
 from margrave.measurements import Gaussian, Measurements
 from margrave.reconstruction.estimates import estimate_residuals
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.release.uncertainty import normal_interval, query_covariance, unmeasured
 from margrave.workload import Workload
 

@@ -33,7 +33,7 @@ from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
 from margrave.privacy.selection import select, selection_cost, selection_epsilon
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
 DELTA, ALPHA = 0.01, 1e-3

@@ -52,7 +52,7 @@ from margrave.privacy.noise import (
     gaussian_sampler,
 )
 from margrave.privacy.selection import selection_cost, selection_epsilon
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
 BUDGET = Budget.zcdp(rho="0.5")

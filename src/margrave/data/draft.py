@@ -14,7 +14,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +25,12 @@ from margrave.data.engines.engine import require_columns
 from margrave.data.kinds import kind_of
 from margrave.data.redaction import quietly
 from margrave.data.source import Data, described
-from margrave.domain import Attribute, Domain, Label
+from margrave.domain.attribute import Attribute
+from margrave.domain.domain import Domain
 from margrave.errors import DataError
+
+if TYPE_CHECKING:
+    from margrave.domain.values import Label
 
 WARNING = (
     "PRIVATE DRAFT, not for publication: these values were read from private data. Check every attribute, keep only "

@@ -7,7 +7,7 @@ What a column is compared with depends on its type:
 - *Dates*: labels of the form ``2024-02-29``. *Timestamps* without a time zone: labels of the forms ``2024-02-29``
   (midnight), ``2024-02-29T23:59:59`` and ``2024-02-29 23:59:59.5``, up to nine places of a second; timestamps with a
   time zone: labels that end in ``Z`` or in an offset such as ``+01:00``. Both are compared as moments.
-- *Numbers* of every width, decimals too: declared numbers, see `margrave.domain.values.numbers`.
+- *Numbers* of every width, decimals too: declared numbers, see `margrave.domain.values`.
 - *Truth values*: declared truth values.
 
 In a file without types, such as CSV, a text that is a declared text is that text; an empty one is missing; and for
@@ -26,16 +26,18 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import DTypeLike, NDArray
 
-from margrave.domain import Attribute
-from margrave.domain.values.numbers import MISSING, OUTSIDE, CodeArray, Lookup, Numbers
+from margrave.domain.values import MISSING, OUTSIDE, CodeArray, Lookup, Numbers
 from margrave.errors import DataError
+
+if TYPE_CHECKING:
+    from margrave.domain.attribute import Attribute
 
 # The code of a row that is left out of every table.
 DROPPED = -1

@@ -28,7 +28,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
-from margrave.algebra.threads import thread_count
+from margrave.algebra.kernels import thread_count
 from margrave.errors import DataError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from margrave.data.kinds import SourceKind, TextFormat, is_foreign, is_separated, kind_of, wrong_ending
 from margrave.data.redaction import quietly, shown, split_url, without_credentials
-from margrave.domain import Domain
+from margrave.domain.domain import Domain
 from margrave.errors import DataError, suggestion
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
 import numpy as np
@@ -21,9 +21,12 @@ from margrave.data.kinds import kind_of
 from margrave.data.persons import canonical_ids, plain_ids
 from margrave.data.redaction import quietly
 from margrave.data.source import Data, described
-from margrave.domain import Attribute, Domain
-from margrave.domain.values.numbers import MISSING, OUTSIDE, CodeArray
+from margrave.domain.values import MISSING, OUTSIDE, CodeArray
 from margrave.errors import DataError, suggestion
+
+if TYPE_CHECKING:
+    from margrave.domain.attribute import Attribute
+    from margrave.domain.domain import Domain
 
 NOT_FOR_PUBLICATION = "PRIVATE: for the custodian's eyes only, not for publication"
 _MOST_EXAMPLES = 5

@@ -21,7 +21,7 @@ from margrave.options import Kind, option
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
     from margrave.algebra.layout import Layout
-    from margrave.domain import Domain
+    from margrave.domain.domain import Domain
     from margrave.reconstruction.estimates import Estimates
     from margrave.reconstruction.prior.automatic import Choice
 

@@ -9,7 +9,7 @@ import pytest
 from margrave.domain import Domain
 from margrave.errors import DomainError, ReleaseError
 from margrave.measurements import Laplace, Measurements
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
 DOMAIN = Domain.fromdict({"age": 4, "sex": 2, "region": 3, "income": 2})

@@ -12,8 +12,8 @@ from margrave.algebra.layout import Layout
 from margrave.domain import Attribute, Domain
 from margrave.errors import ReleaseError
 from margrave.measurements import Gaussian, Laplace, Measurements
-from margrave.release.frames import distinct
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
+from margrave.release.table import distinct
 from margrave.workload import Workload
 
 DOMAIN = Domain(

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import math
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
 from margrave.data.encoding import DROPPED, Encoder
-from margrave.domain import Attribute
-from margrave.domain.values.numbers import MISSING, OUTSIDE, CodeArray, Comparison, Comparisons, as_written, is_double
+from margrave.domain.values import MISSING, OUTSIDE, CodeArray, Comparison, Comparisons, as_written, is_double
 from margrave.errors import DataError
+
+if TYPE_CHECKING:
+    from margrave.domain.attribute import Attribute
 
 Kind = nw.dtypes.DType | type[nw.dtypes.DType]
 

@@ -38,12 +38,12 @@ from margrave.data.engines.engine import Engine, require_columns, require_ids
 from margrave.data.engines.spark import chosen_on_spark
 from margrave.data.persons import PERSON, ROW, Choice
 from margrave.data.redaction import quietly
-from margrave.domain import Domain
 from margrave.errors import DataError, MargraveError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from margrave.domain.domain import Domain
 
 Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 

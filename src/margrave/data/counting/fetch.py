@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from margrave.algebra.threads import thread_count
+from margrave.algebra.kernels import thread_count
 from margrave.data.counting.tally import Codes, Tally, chunk_rows, code_type
 from margrave.data.encoding import DROPPED, Encoder
 from margrave.data.engines.engine import require_columns, require_ids
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from margrave.algebra.layout import Layout
     from margrave.data.engines.engine import Engine
     from margrave.data.persons import Choice
-    from margrave.domain import Domain
+    from margrave.domain.domain import Domain
 
 T = TypeVar("T")
 

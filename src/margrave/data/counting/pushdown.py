@@ -27,12 +27,12 @@ from margrave.data.counting.fetch import read
 from margrave.data.counting.tally import Wide, cover, sum_wide
 from margrave.data.engines.engine import COUNT, Engine, require_columns, require_ids
 from margrave.data.persons import PERSON, ROW, Choice, missing_id
-from margrave.domain.values.numbers import OUTSIDE
+from margrave.domain.values import OUTSIDE
 
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Integers
     from margrave.algebra.layout import Layout
-    from margrave.domain import Domain
+    from margrave.domain.domain import Domain
 
 # Columns get names of ours, so that they never clash with those of the table.
 _CODE, _FOUND = "margrave_code_{}", "margrave_found_{}"

@@ -15,17 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from margrave.algebra.kernels import Integers, compiled
-from margrave.algebra.lattice import AttributeSet
-from margrave.algebra.layout import Layout
-from margrave.algebra.threads import over_tables
-from margrave.domain import Domain
+from margrave.algebra.kernels import Integers, compiled, over_tables
 from margrave.errors import DataError
+
+if TYPE_CHECKING:
+    from margrave.algebra.layout import AttributeSet, Layout
+    from margrave.domain.domain import Domain
 
 Codes = NDArray[np.unsignedinteger[Any]]
 Cells = NDArray[np.integer[Any]]

@@ -16,16 +16,18 @@ f at tables with negative cells proves nothing: it may be below the best.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats
-from margrave.algebra.threads import over_tables
+from margrave.algebra.kernels import Floats, over_tables
 from margrave.reconstruction.nonnegative.kernels import dual_sums
-from margrave.reconstruction.nonnegative.problem import Problem
-from margrave.reconstruction.nonnegative.repair import Repairer
-from margrave.reconstruction.nonnegative.splitting import Splitting
+
+if TYPE_CHECKING:
+    from margrave.reconstruction.nonnegative.problem import Problem
+    from margrave.reconstruction.nonnegative.repair import Repairer
+    from margrave.reconstruction.nonnegative.splitting import Splitting
 
 # A loss that is below that of all-zero tables by less than this share of it is not worth telling from it.
 _NEGLIGIBLE = 1e-12

@@ -32,13 +32,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats
-from margrave.algebra.layout import Layout
-from margrave.algebra.threads import over_tables
+from margrave.algebra.kernels import Floats, over_tables
 from margrave.reconstruction.nonnegative.kernels import (
     BINS,
     absolute_sums,
@@ -48,6 +47,9 @@ from margrave.reconstruction.nonnegative.kernels import (
 )
 from margrave.reconstruction.nonnegative.problem import ROUNDING, Problem
 from margrave.reconstruction.nonnegative.splitting import Splitting
+
+if TYPE_CHECKING:
+    from margrave.algebra.layout import Layout
 
 # The most rounds of a repair, with equal penalties and then with those in proportion to cells; and of the search for an
 # interior point.

@@ -34,12 +34,12 @@ With w = 0 the same rounds look for any tables that agree and are not negative (
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats
-from margrave.algebra.threads import over_tables
+from margrave.algebra.kernels import Floats, over_tables
 from margrave.reconstruction.nonnegative.kernels import (
     Factors,
     Moves,
@@ -51,7 +51,9 @@ from margrave.reconstruction.nonnegative.kernels import (
     write_multipliers,
     write_states,
 )
-from margrave.reconstruction.nonnegative.problem import Problem
+
+if TYPE_CHECKING:
+    from margrave.reconstruction.nonnegative.problem import Problem
 
 _RELAXATION = 1.7
 # Where penalties start, in units of w/h; how often they follow the moves, and by how much at most.

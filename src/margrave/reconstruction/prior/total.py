@@ -1,44 +1,21 @@
 r"""The total to spread over all tables, from a noisy measurement z of it with standard deviation σ.
 
-Every table has this total, so it must be positive: at least σ/10, because some people are there and no more can be
-said. Two estimates are used, each where it was measured to be the better one (docs/weights.md, docs/completion.md):
-
-- `shrunk_total`, z − σ²/z, for ``automatic``: the shrinkage of every other residual (James & Stein in one dimension,
-  positive part).
-- `likely_total`, z + σ φ(z/σ)/Φ(z/σ), for ``completion``: the posterior mean under a flat prior on positive numbers.
-
-They differ by about a share (σ/z)² of the total.
+Every table has this total, so it must be positive. `likely_total` is the posterior mean z + σ φ(z/σ)/Φ(z/σ) under a
+flat prior on positive numbers; at least σ/10, because some people are there and no more can be said.
 """
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from margrave.reconstruction.estimates import Estimates
+if TYPE_CHECKING:
+    from margrave.reconstruction.estimates import Estimates
 
 # The least total, in standard deviations of its measurement.
 LEAST = 0.1
 # From so many standard deviations on, a measured total is its own posterior mean to the last digit.
 _CERTAIN = 10.0
-
-
-def shrunk_total(estimates: Estimates) -> float | None:
-    """Return the measured total shrunk by its own noise, positive; None where no measurement says what it is.
-
-    Noise without a single variance cannot be shrunk by: then the total is the measured one, if that is positive.
-
-    Parameters
-    ----------
-    estimates
-        The residuals of a closure.
-    """
-    total, deviation = _measured(estimates)
-    if deviation is None:
-        return None
-    if math.isnan(deviation):
-        return total if total > 0 else None
-    shrunk = total - deviation * (deviation / total) if total > deviation else 0.0
-    return max(shrunk, LEAST * deviation)
 
 
 def likely_total(estimates: Estimates) -> float:
