@@ -13,9 +13,8 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from margrave.cli.custodian import domain, validate
+from margrave.cli.custodian import domain, ledger, validate
 from margrave.cli.demo import demo
-from margrave.cli.ledger import ledger
 from margrave.cli.options import complete
 from margrave.cli.release import plan, reconstruct, release
 from margrave.cli.saved import export, query, report
