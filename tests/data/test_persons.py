@@ -209,7 +209,7 @@ def place(tmp_path, request, monkeypatch):
                 session.createDataFrame([tuple(row.values()) for row in table.to_pylist()], spark_schema(table))
             )
         if engine == "stand-in for spark":
-            monkeypatch.setattr("margrave.data.engines.databases.SparkEngine", fake_spark.Engine)
+            monkeypatch.setattr("margrave.data.engines.spark.SparkEngine", fake_spark.Engine)
         return PLACES[engine](table, tmp_path)
 
     return put

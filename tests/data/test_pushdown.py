@@ -154,7 +154,7 @@ def test_texts_that_postgres_compares_byte_for_byte_are_counted_there(texts, kin
 def test_codes_that_an_attribute_does_not_have_are_refused():
     import narwhals as nw
 
-    key = Key(Attribute("x", size=3, other="rest", missing="none"), nw.Int64)
+    key = Key(Attribute("x", size=3, other="rest", missing="none"), nw.Int64, "x")
     assert key.codes(pa.array([0, 2, -2, -3])).tolist() == [0, 2, 3, 4]
     for wrong in (3, 4, -1, -4, None):
         with pytest.raises(DataError, match=r"^the engine gave codes for column 'x' that its attribute does not have"):

@@ -34,7 +34,7 @@ from margrave.data.counting.engine_codes import Key
 from margrave.data.counting.fetch import RowCoder, Rows, read, together
 from margrave.data.counting.tally import Codes, Tally, chunk_rows, code_type, sum_inner
 from margrave.data.encoding import DROPPED
-from margrave.data.engines.engine import require_columns, require_ids
+from margrave.data.engines.engine import Engine, require_columns, require_ids
 from margrave.data.engines.spark import chosen_on_spark
 from margrave.data.persons import PERSON, ROW, Choice
 from margrave.data.redaction import quietly
@@ -43,8 +43,8 @@ from margrave.errors import DataError, MargraveError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from margrave.data.engines.spark import SparkEngine
     from margrave.domain.domain import Domain
+
 
 Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -359,7 +359,7 @@ class OnePass:
         Whose row it is, how many rows of one person are kept, and the salt that decides which; None: all are.
     """
 
-    def __init__(self, engine: SparkEngine, domain: Domain, layout: Layout, choice: Choice | None = None) -> None:
+    def __init__(self, engine: Engine, domain: Domain, layout: Layout, choice: Choice | None = None) -> None:
         self._engine, self._domain, self._layout, self._choice = engine, domain, layout, choice
         self._needed = sorted({k for members in layout.sets[layout.outer :] for k in members})
         self._read = read(domain, self._needed)
