@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -160,15 +161,19 @@ def _visit(
             more, gain = kernels.visit(*fixed, wanted, begin, min(begin + piece, rows))
             moved, gained = moved + more, gained + gain
     else:
+        work = np.arange(block + 1) * lookups
         for begin in range(0, rows, block):
             end = min(begin + block, rows)
-            over_tables(
-                lambda a, b: kernels.propose(*fixed, wanted, a, b), begin, end, np.arange(rows + 1) * lookups
-            )
+            over_tables(partial(_propose, fixed, wanted, begin), 0, end - begin, work)
             more, gain = kernels.settle(*fixed, wanted, begin, end)
             moved, gained = moved + more, gained + gain
     column.copy(difference, view, back=True)
     return moved, gained
+
+
+def _propose(fixed: tuple[object, ...], wanted: Codes, begin: int, first: int, last: int) -> None:
+    """Write what rows ``begin + first … begin + last − 1`` want."""
+    kernels.propose(*fixed, wanted, begin + first, begin + last)  # type: ignore[arg-type]
 
 
 def _column(layout: Layout, attribute: int) -> _Column | None:
