@@ -12,17 +12,21 @@ all has every value with the same chance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from margrave.algebra.kernels import Floats, Integers
-from margrave.algebra.layout import Layout
-from margrave.algebra.threads import over_tables
-from margrave.synthesis import kernels
-from margrave.synthesis.kernels import Codes
-from margrave.synthesis.made_up_draws import MadeUpDraws
+from margrave.algebra.kernels import over_tables
+from margrave.synthesis.fitting import compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from margrave.algebra.kernels import Floats, Integers
+    from margrave.algebra.layout import Layout
+    from margrave.synthesis.fitting import Codes
+    from margrave.synthesis.made_up_draws import MadeUpDraws
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def draw_rows(layout: Layout, marginals: Floats, rows: int, draws: MadeUpDraws) 
         for other in others:
             context = context * layout.sizes[other] + codes[:, other]
         shift = draws.uniform(len(conditional))
-        kernels.draw_column(codes, link.attribute, context, conditional, usual, draws.order(rows), shift)
+        draw_column(codes, link.attribute, context, conditional, usual, draws.order(rows), shift)
     return codes
 
 
@@ -80,7 +84,7 @@ def links(layout: Layout, marginals: Floats) -> Iterator[Link]:
     """Yield how each attribute is drawn, in an order in which what it hangs on comes first."""
     entropy = np.empty(len(layout.sets))
     offset = layout.index.offset
-    over_tables(lambda a, b: kernels.entropies(marginals, offset, entropy, a, b), 0, len(entropy), offset)
+    over_tables(lambda a, b: entropies(marginals, offset, entropy, a, b), 0, len(entropy), offset)
     search = _Search(layout, entropy)
     left = dict.fromkeys(range(len(layout.sizes)))
     following = search.first()
@@ -143,3 +147,84 @@ class _Search:
         for place in np.lexsort((-ready, np.round(shared, 9))).tolist():
             if shared[place] > self.best[about[place]] + 1e-9:
                 self.best[about[place]], self.best_table[about[place]] = shared[place], ready[place]
+
+
+@compiled
+def entropies(counts: Floats, offset: Integers, entropy: Floats, first: int, last: int) -> None:
+    """Write the entropy of each of the tables first … last − 1, as shares of their sum; zero for an empty table."""
+    for t in range(first, last):
+        total, plain = 0.0, 0.0
+        for c in range(offset[t], offset[t + 1]):
+            if counts[c] > 0:
+                total += counts[c]
+                plain += counts[c] * np.log(counts[c])
+        entropy[t] = np.log(total) - plain / total if total > 0 else 0.0
+
+
+@compiled
+def draw_column(
+    codes: Codes,
+    attribute: int,
+    context: Integers,
+    conditional: Floats,
+    fallback: Floats,
+    order: Integers,
+    shift: Floats,
+) -> None:
+    """Give one attribute of all rows values in proportion to a conditional table, spread evenly over each context.
+
+    Of the n rows of a context as many get value v as n · share_v, up to one (systematic sampling): rows drawn one by
+    one would stray by the square root of it.
+
+    Parameters
+    ----------
+    codes
+        The rows; ``codes[:, attribute]`` is written.
+    context
+        Shape (rows,); which row of the conditional table each row follows.
+    conditional
+        Shape (contexts, size), not negative.
+    fallback
+        Shape (size,), not all zero; followed where a context counts nobody in the table.
+    order
+        Shape (rows,); a random order of the rows, so that values go to any rows of a context.
+    shift
+        Shape (contexts,); where in 0 … 1 the spread of each context begins.
+    """
+    contexts, size = conditional.shape
+    start = np.zeros(contexts + 1, dtype=np.int64)
+    for i in range(len(context)):
+        start[context[i] + 1] += 1
+    for c in range(contexts):
+        start[c + 1] += start[c]
+    within = np.empty(len(context), dtype=np.int64)
+    filled = start[:-1].copy()
+    for i in order:
+        c = context[i]
+        within[filled[c]] = i
+        filled[c] += 1
+    for c in range(contexts):
+        count = start[c + 1] - start[c]
+        if count == 0:
+            continue
+        total = 0.0
+        for v in range(size):
+            total += conditional[c, v]
+        shares = conditional[c] if total > 0 else fallback
+        if total <= 0:
+            total = fallback.sum()
+        done, reached = 0, 0.0
+        for v in range(size):
+            reached += shares[v]
+            until = count if v == size - 1 else int(np.floor(reached / total * count + shift[c]))
+            while done < min(until, count):
+                codes[within[start[c] + done], attribute] = v
+                done += 1
+        # Rounding may leave the last rows to a value that has no share; they take the last value that has one.
+        if shares[size - 1] <= 0:
+            last = size - 1
+            while last > 0 and shares[last] <= 0:
+                last -= 1
+            for i in range(start[c], start[c + 1]):
+                if codes[within[i], attribute] == size - 1 and last != size - 1:
+                    codes[within[i], attribute] = last
