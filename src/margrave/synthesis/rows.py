@@ -260,7 +260,7 @@ def make_codes(
     draws = MadeUpDraws(seed)
     codes = draw_rows(layout, marginals, count, draws)
     wanted = marginals * (count / total if total > 0 else 0.0)
-    fit = fit_rows(layout, codes, wanted, sweeps=MOST_SWEEPS, progress=progress)
+    fit = fit_rows(layout, codes, marginals, sweeps=MOST_SWEEPS, progress=progress)
     counts = count_rows(layout, codes)
     return Made(codes, counts, measured_distances(layout, counts, wanted, count), draws.seed, fit.interrupted)
 
