@@ -287,8 +287,10 @@ class Bins(Values):
         """Return numbers spread evenly over their bins; see `_ends` for the two that have no end."""
         low, high = (np.array(edges)[codes] for edges in self._ends)
         if self.whole:
-            return np.minimum(low + 1 + np.floor(within * (high - low)), high).astype(np.int64)
-        return np.clip(high - within * (high - low), np.nextafter(low, high), high)
+            whole: NDArray[np.int64] = np.minimum(low + 1 + np.floor(within * (high - low)), high).astype(np.int64)
+            return whole
+        real: Doubles = np.clip(high - within * (high - low), np.nextafter(low, high), high)
+        return real
 
     @property
     def _ends(self) -> tuple[list[float], list[float]]:

@@ -50,8 +50,8 @@ _WHOLE_WORDS = Words(
     report="The whole count is counted from made-up rows whose tables are near the non-negative ones: all tables agree "
     "with each other and hold whole people only. It is nearer to the truth on the whole, but it is not unbiased, and "
     "the interval is not its own.",
-    registry="GReM-LNN, then tables counted from made-up rows that are near: whole numbers, none negative, all agree in "
-    "every sum.",
+    registry="GReM-LNN, then tables counted from made-up rows that are near them: whole numbers, none negative, and "
+    "all agree in every sum.",
 )
 # The same measurements give the same whole numbers.
 _WHOLE_SEED = 0

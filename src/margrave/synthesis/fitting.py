@@ -1,12 +1,12 @@
 r"""Moving rows until their tables are those of a release, attribute by attribute.
 
-A *sweep* visits every attribute. All tables that contain it are copied into a *column view*, with this attribute last: a
-row's cell in each table is then one of ``size`` neighbours. A row with codes x has its values of table t at
+A *sweep* visits every attribute. All tables that contain it are copied into a *column view* with this attribute last,
+so that a row's cell in each table is one of ``size`` neighbours. A row with codes x has its values of table t at
 
     start_t + Σ_j x[places[t, j]] · strides[t, j]  …  + size − 1.                                                   (1)
 
 The distance of the rows from the tables is Σ D², where D is by how many people the rows are above a cell of a table. A
-row that takes value v instead of u raises one cell D_tv of each of the m tables of the view by one, and lowers one, D_tu:
+row that takes value v instead of u raises the cell D_tv of each of the m tables of the view by one, and lowers D_tu:
 
     ½ (change of Σ D²)  =  Σ_t D_tv − Σ_t D_tu + m.                                                                 (2)
 
@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,7 +147,7 @@ def fit_rows(
         Called with the number of attributes visited and of all visits.
     """
     columns = [column for k in range(len(layout.sizes)) if (column := _column(layout, k)) is not None]
-    visits, done, number = sweeps * len(columns), 0, 0
+    visits, done, sweep = sweeps * len(columns), 0, 0
     if not columns or not len(codes):
         return Fit(0, False)
     try:
@@ -155,7 +155,8 @@ def fit_rows(
         view = np.empty(max(column.cells for column in columns), dtype=np.float32)
         wanted = np.empty(len(codes), dtype=np.int32)
         gained = 0.0
-        for number in range(1, sweeps + 1):
+        while sweep < sweeps:
+            sweep += 1
             moved, gain = 0, 0.0
             for column in columns:
                 more, better = _visit(column, codes, difference, view[: column.cells], wanted)
@@ -166,8 +167,8 @@ def fit_rows(
             if not moved or gain < _LEAST_SHARE * gained:
                 break
     except KeyboardInterrupt:
-        return Fit(number, True)
-    return Fit(number, False)
+        return Fit(sweep, True)
+    return Fit(sweep, False)
 
 
 def _differences(layout: Layout, codes: Codes, marginals: Floats) -> Differences:
@@ -206,9 +207,9 @@ def _visit(
     return moved, gained
 
 
-def _propose(fixed: tuple[object, ...], wanted: Codes, begin: int, first: int, last: int) -> None:
+def _propose(fixed: tuple[Any, ...], wanted: Codes, begin: int, first: int, last: int) -> None:
     """Write what rows ``begin + first … begin + last − 1`` want."""
-    propose(*fixed, wanted, begin + first, begin + last)  # type: ignore[arg-type]
+    propose(*fixed, wanted, begin + first, begin + last)  # type: ignore[call-arg]
 
 
 def _column(layout: Layout, attribute: int) -> _Column | None:

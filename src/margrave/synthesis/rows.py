@@ -287,12 +287,12 @@ def synthesize(
         Which release the tables are of, in words by key.
     """
     made = make_codes(layout, marginals, rows=rows, seed=seed, progress=progress)
-    told = {"tables_sha256": hashlib.sha256(np.ascontiguousarray(marginals)).hexdigest(), **(origin or {})}
+    told = {"tables_sha256": hashlib.sha256(marginals.tobytes()).hexdigest(), **(origin or {})}
     return Rows(domain, made.codes, made.seed, made.distances, made.interrupted, told)
 
 
 def measured_distances(layout: Layout, counts: Floats, wanted: Floats, rows: int) -> tuple[Distance, ...]:
-    """Return how far tables are from those wanted, by order; nothing for the total, and zero where there are no rows."""
+    """Return how far tables are from those wanted, by order; zero where there are no rows."""
     offset, order = layout.index.offset, layout.index.order
     away = np.add.reduceat(np.abs(counts - wanted), offset[:-1]) / max(rows, 1)
     orders = [number for number in np.unique(order).tolist() if number > 0]
