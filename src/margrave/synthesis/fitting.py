@@ -48,8 +48,8 @@ Differences = NDArray[np.float32]
 compiled = compiler(cache=True, nogil=True, error_model="numpy")
 
 MOST_SWEEPS = 10
-# Sweeps end when one gains less than this share of what all together gained.
-_LEAST_SHARE = 2e-3
+# Sweeps end when one takes away less than this share of the distance that is left.
+_LEAST_SHARE = 2e-2
 # A block of rows looks up so many numbers, enough for two threads to be worth their while; where there are fewer than
 # so many blocks, rows are visited one by one.
 _BLOCK_LOOKUPS = 2**21
@@ -154,7 +154,7 @@ def fit_rows(
         difference = _differences(layout, codes, marginals)
         view = np.empty(max(column.cells for column in columns), dtype=np.float32)
         wanted = np.empty(len(codes), dtype=np.int32)
-        gained = 0.0
+        shifted = _EMPTY_PENALTY**2 * np.count_nonzero(marginals[layout.inner_cells :] < _EMPTY)
         while sweep < sweeps:
             sweep += 1
             moved, gain = 0, 0.0
@@ -163,8 +163,8 @@ def fit_rows(
                 moved, gain, done = moved + more, gain + better, done + 1
                 if progress is not None:
                     progress(done, visits)
-            gained += gain
-            if not moved or gain < _LEAST_SHARE * gained:
+            left = float(np.dot(difference, difference)) - shifted
+            if not moved or gain < _LEAST_SHARE * left:
                 break
     except KeyboardInterrupt:
         return Fit(sweep, True)
