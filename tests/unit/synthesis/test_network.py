@@ -115,7 +115,7 @@ def test_the_search_agrees_with_one_that_tries_everything():
 
 @pytest.mark.parametrize("seed", [-1, True, 1.5, "7", 2**63])
 def test_a_seed_is_a_whole_number(seed):
-    with pytest.raises(ReleaseError, match="the seed is .*; give a whole number from 0 to"):
+    with pytest.raises(ReleaseError, match=r"the seed is .*; give a whole number from 0 to"):
         checked_seed(seed)
 
 

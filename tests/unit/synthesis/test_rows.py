@@ -1,4 +1,4 @@
-"""Rows as users get them: values of the domain, files that say what they are, and requests that are refused in words."""
+"""Rows as users get them: values of the domain, files that say what they are, and words where they cannot be made."""
 
 import itertools
 import json
@@ -237,13 +237,13 @@ def test_a_release_of_two_hundred_attributes():
 def test_a_release_that_counts_nobody():
     layout = Layout.of((2, 3), [(0, 1)])
     assert make_codes(layout, np.zeros(layout.cells)).codes.shape == (0, 2)
-    with pytest.raises(ReleaseError, match="the release counts nobody.*; rows=0"):
+    with pytest.raises(ReleaseError, match=r"the release counts nobody.*; rows=0"):
         make_codes(layout, np.zeros(layout.cells), rows=5)
 
 
 @pytest.mark.parametrize("rows", [-1, 2.0, True, "9"])
 def test_a_number_of_rows_is_a_whole_number(survey, rows):
-    with pytest.raises(ReleaseError, match="rows is .*; give a whole number from 0 on"):
+    with pytest.raises(ReleaseError, match=r"rows is .*; give a whole number from 0 on"):
         survey.synthesize(rows)
 
 
@@ -251,7 +251,7 @@ def test_more_rows_than_can_be_made_are_refused(survey, monkeypatch):
     with pytest.raises(ReleaseError, match="rows are asked for; at most 2,147,483,647"):
         survey.synthesize(10**12)
     monkeypatch.setattr("margrave.memory.available_bytes", lambda: 10**9)
-    with pytest.raises(MemoryLimitError, match="making 100,000,000 rows needs .*; ask for fewer rows"):
+    with pytest.raises(MemoryLimitError, match=r"making 100,000,000 rows needs .*; ask for fewer rows"):
         survey.synthesize(10**8)
 
 
@@ -270,7 +270,7 @@ def test_files_that_cannot_be_written_are_refused(survey, tmp_path):
     with pytest.raises(ReleaseError, match="is not there; make it first"):
         rows.save(tmp_path / "nowhere" / "rows.csv")
     (tmp_path / "rows.csv-metadata.json").write_text("mine")
-    with pytest.raises(ReleaseError, match="metadata.json is there already"):
+    with pytest.raises(ReleaseError, match=r"metadata\.json is there already"):
         rows.save(tmp_path / "rows.csv")
     assert not (tmp_path / "rows.csv").exists()
 
