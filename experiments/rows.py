@@ -252,7 +252,7 @@ def _shown(value: object) -> str:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Run what is asked for; each record is written as soon as it is there, and records that are there stay."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.rows", description=__doc__.split("\n")[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(prog="python -m experiments.rows", description=__doc__.split("\n")[0])
     parser.add_argument("datasets", nargs="+")
     parser.add_argument("--data", type=Path, required=True, help="the folder of the data sets")
     parser.add_argument("--out", type=Path, required=True, help="the CSV file to add to")
