@@ -1,13 +1,13 @@
 r"""AIM, the adaptive and iterative mechanism (McKenna, Mullins, Sheldon, Miklau, arXiv:2201.12677), from the paper.
 
 All one-way tables are measured first. Then, round by round, a table r of the workload's closure is chosen by the
-exponential mechanism with ε_t and measured with noise of variance σ_t², and a graphical model p is fitted to all that was
-measured. With the number of cells n_r and the weight w_r = Σ_s |r ∩ s| over the tables s of the workload, the score is
+exponential mechanism with ε_t and measured with noise of variance σ_t², and a graphical model p is fitted to all that
+was measured. With n_r cells and the weight w_r = Σ_s |r ∩ s| over the tables s of the workload, the score is
 
     q_r = w_r (‖μ_r − μ_r(p)‖₁ − √(2/π) σ_t n_r),        sensitivity max_r w_r for one row more or less.             (1)
 
 A round costs ε_t²/8 + 1/(2σ_t²), at first (1−α)ρ/T + αρ/T with α = 0.9 and T = 16 rounds for every attribute. If the
-chosen table moved by no more than its noise explains, ε is doubled and σ halved. When less than two rounds are left, one
+chosen table moved by no more than its noise explains, ε is doubled and σ halved. When two rounds or less are left, one
 takes the rest, so that exactly ρ is spent. Only tables with which the junction tree stays below (ρ used)/ρ of a bound
 (80 MB as published) may be chosen.
 
@@ -20,6 +20,7 @@ Not private as run here: the noise comes from a seeded generator, in floating po
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -87,9 +88,10 @@ class Round:
 
 def closure(workload: Sequence[Names]) -> dict[Names, int]:
     """Return all non-empty subsets of the wanted tables with their weights w_r."""
-    inner = {part: 0 for names in workload for size in range(1, len(names) + 1) for part in combinations(names, size)}
-    members = [set(names) for names in workload]
-    return {part: sum(len(names & set(part)) for names in members) for part in inner}
+    # |r ∩ s| counts the attributes of r that s has, so w_r is how often each of them is wanted.
+    wanted = Counter(name for names in workload for name in names)
+    parts = (part for names in workload for size in range(1, len(names) + 1) for part in combinations(names, size))
+    return {part: sum(wanted[name] for name in part) for part in parts}
 
 
 def aim(
@@ -127,8 +129,8 @@ def aim(
 
     first = Round.of(rho / (ROUNDS_PER_ATTRIBUTE * len(sizes)))
     spent = 0.0
-    for names in (names for names in weights if len(names) == 1):
-        measure(names, first.deviation)
+    for name in sizes:
+        measure((name,), first.deviation)
         spent += 1 / (2 * first.deviation**2)
     model.fit(steps=STEPS, tolerance=TOLERANCE)
     now, last = first, False

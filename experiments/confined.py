@@ -52,7 +52,10 @@ class Confined(Generic[Value]):
 
 
 def confined(
-    work: Callable[..., Value], *given: Any, limit_seconds: float, limit_gb: float  # noqa: ANN401
+    work: Callable[..., Value],
+    *given: Any,  # noqa: ANN401 (whatever the work takes)
+    limit_seconds: float,
+    limit_gb: float,
 ) -> Confined[Value]:
     """Return what a function of a module returns for what is given, or why there is nothing.
 

@@ -67,7 +67,8 @@ def _draw(draw: Generator, profiles: Probabilities, which: Codes) -> Codes:
     cumulative /= cumulative[:, -1:]
     size = profiles.shape[1]
     flat = (cumulative + np.arange(len(profiles))[:, None]).ravel()
-    return np.clip(np.searchsorted(flat, which + draw.random(len(which)), side="right") - which * size, 0, size - 1)
+    found = np.searchsorted(flat, which + draw.random(len(which)), side="right") - which * size
+    return np.asarray(np.clip(found, 0, size - 1), dtype=np.int64)
 
 
 def _base(draw: Generator, size: int, skew: float) -> Probabilities:

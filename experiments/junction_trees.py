@@ -46,24 +46,24 @@ def junction_tree(sizes: Mapping[str, int], measured: Iterable[Names]) -> Juncti
     names = list(sizes)
     cliques = [_members(names, clique) for clique in _cliques(sizes, measured)]
     # Prim's algorithm for the heaviest spanning tree by shared attributes, which is a junction tree.
-    order, parents, waiting = [0], [None], set(range(1, len(cliques)))
+    order, waiting = [0], set(range(1, len(cliques)))
+    parents: list[int | None] = [None]
     best = {place: (len({*cliques[place]} & {*cliques[0]}), 0) for place in waiting}
-    tied: list[int | None] = parents  # type: ignore[assignment]
     while waiting:
         place = max(waiting, key=lambda other: (best[other][0], -other))
         shared, parent = best.pop(place)
         waiting.remove(place)
-        tied.append(parent if shared else None)
+        parents.append(parent if shared else None)
         order.append(place)
         for other in waiting:
             common = len({*cliques[place]} & {*cliques[other]})
             if common > best[other][0]:
                 best[other] = (common, len(order) - 1)
-    return JunctionTree(tuple(cliques[place] for place in order), tuple(tied))
+    return JunctionTree(tuple(cliques[place] for place in order), tuple(parents))
 
 
 def model_megabytes(sizes: Mapping[str, int], measured: Iterable[Names]) -> float:
-    """Return the size of the model of some measured sets: the cells of its cliques at 8 bytes, in units of 2²⁰ bytes."""
+    """Return the size of the model of some measured sets: 8 bytes a cell of its cliques, in units of 2²⁰ bytes."""
     names = list(sizes)
     cells = sum(math.prod(sizes[name] for name in _members(names, clique)) for clique in _cliques(sizes, measured))
     return cells * _BYTES / _MEGABYTE

@@ -6,8 +6,8 @@ exponential mechanism takes one by how far the pair is from the model of the one
 
     q_ij = ‖μ_ij − μ_ij(p)‖₁,    sensitivity 1 for one row more or less,    ε = √(8 ρ/3 / (d − 1)) for each edge.    (1)
 
-A third is for measuring the chosen pairs, all with the same noise. The graphical model of all that was measured answers;
-what a merged value counts is spread evenly over the values that it stands for.
+A third is for measuring the chosen pairs, all with the same noise. The graphical model of all that was measured
+answers; what a merged value counts is spread evenly over the values that it stands for.
 
 Not private as run here: the noise comes from a seeded generator, in floating point.
 """

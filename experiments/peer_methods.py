@@ -1,12 +1,13 @@
-"""What is compared beside AIM and MST: each takes a table, a budget and a seed, and returns all tables of a workload."""
+"""What is compared beside AIM and MST: each method takes a table, a budget and a seed, and returns a workload."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.errors import suggestion
 from margrave.methods import NonNegative
-from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
+from margrave.privacy.noise import InsecureSeededSource, Sampler, gaussian_sampler
 
 GENERATED = (*names(CHOOSING), *names(JUDGING))
 
@@ -32,7 +33,7 @@ class Draw:
     budget: mg.Budget
     seed: int
 
-    def sampler(self) -> object:
+    def sampler(self) -> Sampler:
         """Return margrave's sampler on a seeded source: the draws are exact, and not private."""
         return gaussian_sampler(source=InsecureSeededSource(self.seed).spawn(2)[0])
 
@@ -117,18 +118,18 @@ def _planned(dataset: Dataset, draw: Draw, planned: mg.Workload, wanted: mg.Work
 
 
 def _nonnegative(dataset: Dataset, draw: Draw) -> Answered:
-    """The plan for non-negative tables, which knows neither N nor ε, and the default reconstruction."""
+    """Measure by the plan for non-negative tables, which knows neither N nor ε; the default reconstruction."""
     return Answered(_planned(dataset, draw, dataset.workload).marginals, float(draw.budget.rho))
 
 
 def _pairs(dataset: Dataset, draw: Draw) -> Answered:
-    """The same plan for all pairs, completed to the tables of the workload."""
+    """Measure by the same plan for all pairs, completed to the tables of the workload."""
     pairs = mg.Workload.all_kway(dataset.workload.domain, 2)
     return Answered(_planned(dataset, draw, pairs, dataset.workload).marginals, float(draw.budget.rho))
 
 
 def _counts(dataset: Dataset, draw: Draw) -> Answered:
-    """A noisy total first, then the plan for it that expects the least error of counts."""
+    """Measure the total first, then by the plan for it that expects the least error of counts."""
     measured = mg.residual_planner(
         dataset.table,
         dataset.workload,
@@ -142,10 +143,9 @@ def _counts(dataset: Dataset, draw: Draw) -> Answered:
 
 
 def _adaptive(dataset: Dataset, draw: Draw) -> Answered:
-    """Planning again after every stage."""
-    measured = mg.adaptive_planner(  # type: ignore[attr-defined]
-        dataset.table, dataset.workload, draw.budget, contributions=1, sampler=draw.sampler()
-    )
+    """Measure in stages, each planned after the noise of those before."""
+    planner: Any = mg.adaptive_planner
+    measured = planner(dataset.table, dataset.workload, draw.budget, contributions=1, sampler=draw.sampler())
     release = mg.reconstruct(measured, dataset.workload, method=NonNegative(strict=False))
     return Answered(release.marginals, float(draw.budget.rho))
 
@@ -199,7 +199,7 @@ def find_peers(keys: tuple[str, ...]) -> tuple[Peer, ...]:
             raise ExperimentError(f"no method {key!r}{suggestion(key, PEERS)} (there are {', '.join(PEERS)})")
         if not PEERS[key].available():
             raise ExperimentError(f"method {key!r} needs a newer margrave than this one; leave it out")
-    return tuple(peer for peer in PEERS.values() if peer.key in keys or not keys and peer.available())
+    return tuple(peer for peer in PEERS.values() if peer.key in keys or (not keys and peer.available()))
 
 
 def read_table(folder: Path | None, name: str, order: int) -> Dataset:
@@ -235,7 +235,7 @@ def _counted(name: str, table: mg.CodedTable, domain: mg.Domain, order: int, fin
 
 
 def order_errors(dataset: Dataset, marginals: Floats) -> dict[int, float]:
-    """Return for each order the mean over all tables of ‖μ̂ − μ‖₁/N; smaller tables are sums of those of the workload."""
+    """Return by order the mean over all tables of ‖μ̂ − μ‖₁/N; smaller tables are sums of those of the workload."""
     layout = dataset.layout
     errors: dict[int, list[float]] = {}
     done = set()

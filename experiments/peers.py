@@ -268,8 +268,8 @@ def _here(peer: Peer, dataset: Dataset, draw: Draw, blank: PeerRecord) -> PeerRe
 
 def _confined(settings: PeerSettings, peer: Peer, blank: PeerRecord) -> PeerRecord:
     """Run AIM or MST in a process of its own."""
-    limits = {"limit_seconds": settings.limit_seconds, "limit_gb": settings.limit_gb}
-    found = confined(answer, settings, blank, **limits)
+    seconds, gigabytes = settings.limit_seconds, settings.limit_gb
+    found = confined(answer, settings, blank, limit_seconds=seconds, limit_gb=gigabytes)
     blank = replace(
         blank,
         status=found.status,
@@ -277,7 +277,8 @@ def _confined(settings: PeerSettings, peer: Peer, blank: PeerRecord) -> PeerReco
         seconds=found.seconds,
         processor_seconds=found.processor_seconds,
         megabytes=found.megabytes,
-        **limits,
+        limit_seconds=seconds,
+        limit_gb=gigabytes,
     )
     return blank if found.value is None else _judged(blank, *found.value)
 
