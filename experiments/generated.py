@@ -7,7 +7,7 @@ its own kind:
 
     choosing    latent classes, Bayesian networks, Gaussian factors, zero-inflated amounts, functions with noise
     judging     panels in time, noisy-or of hidden causes, skip logic, altered templates, counts, trips, payrolls,
-                nested codes, decision lists, checksums (a triple that no pair shows)
+                nested codes, decision lists, checksums (which triples show and pairs hardly do)
 
 Needs numpy alone; each table takes less than two seconds.
 """
@@ -325,7 +325,7 @@ def decision_lists(draw: Generator, rows: int, sizes: Sequence[int], free: int, 
 
 
 def checksums(draw: Generator, rows: int, sizes: Sequence[int], free: int, noise: float) -> Table:
-    """Return attributes of which many are the sum of two others modulo their size: only triples show it."""
+    """Return attributes of which many are the sum of two others modulo their size: pairs hardly show it."""
     columns = [_zipf(draw, rows, size, 0.3) for size in sizes[:free]]
     for place, size in enumerate(sizes[free:], start=free):
         one, other = draw.choice(place, 2, replace=False)
