@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,6 @@ from experiments.datasets import ORIGINS, Dataset, fingerprint, require_datasets
 from experiments.journal import Journal
 from experiments.peer_methods import GENERATED, PEERS, Answered, Draw, Peer, find_peers, order_errors, read_table
 from experiments.records import DONE, FAILED
-from margrave.algebra.threads import thread_count
 from margrave.errors import MargraveError
 
 FILE = "peers.csv"
@@ -248,7 +248,7 @@ def run_peer(settings: PeerSettings, dataset: Dataset, key: Key) -> PeerRecord:
         first_seed=settings.seed,
         seed=seed,
         data=dataset.fingerprint,
-        threads=thread_count(),
+        threads=int(os.environ.get("MARGRAVE_THREADS") or os.cpu_count() or 1),
         version=mg.__version__,
     )
     draw = Draw(budget, seed)
