@@ -182,7 +182,7 @@ PEERS: dict[str, Peer] = {
         Peer("zeros", "publish zeros", "#9CA3AF", _zeros),
         Peer("product", "product of one-way tables", "#CC79A7", _product),
         Peer("pairs", "plan for pairs, completed", "#E69F00", _pairs),
-        Peer("nonnegative", "margrave, blind plan", "#56B4E9", _nonnegative),
+        Peer("nonnegative", "margrave, plan nonnegative", "#56B4E9", _nonnegative),
         Peer("counts", "margrave, plan for counts", "#0072B2", _counts, available=_has_counts),
         Peer("adaptive", "margrave, adaptive", "#D55E00", _adaptive, available=lambda: hasattr(mg, "adaptive_planner")),
         Peer("mst", "MST", "#6B7280", _mst, confined=True),
@@ -232,6 +232,12 @@ def _counted(name: str, table: mg.CodedTable, domain: mg.Domain, order: int, fin
     truth = table.count(layout)
     rows = int(truth[layout.index.offset[layout.places[()]]])
     return Dataset(name, table, workload, layout, truth, rows, fingerprint)
+
+
+def tiny_table() -> Dataset:
+    """Return a table of two rows, on which methods are run once so that no time of the compiler is counted."""
+    domain = mg.Domain.fromdict(dict.fromkeys("abcd", 2))
+    return _counted("tiny", mg.CodedTable(domain, {name: [0, 1] for name in "abcd"}), domain, 3, "")
 
 
 def order_errors(dataset: Dataset, marginals: Floats) -> dict[int, float]:

@@ -16,7 +16,17 @@ from experiments.confined import confined
 from experiments.cost import peak_bytes
 from experiments.datasets import ORIGINS, Dataset, fingerprint, require_datasets
 from experiments.journal import Journal
-from experiments.peer_methods import GENERATED, PEERS, Answered, Draw, Peer, find_peers, order_errors, read_table
+from experiments.peer_methods import (
+    GENERATED,
+    PEERS,
+    Answered,
+    Draw,
+    Peer,
+    find_peers,
+    order_errors,
+    read_table,
+    tiny_table,
+)
 from experiments.records import DONE, FAILED
 from margrave.errors import MargraveError
 
@@ -217,6 +227,7 @@ def run_peers(settings: PeerSettings, folder: Path, *, progress: Progress | None
     with Journal(folder / FILE, PeerRecord) as journal:
         _check_data(settings, journal.rows)
         keys = pending(settings, journal.rows)
+        _warm_up({key[4] for key in keys})
         dataset: Dataset | None = None
         for done, key in enumerate(keys, start=1):
             if dataset is None or dataset.name != key[0]:
@@ -225,6 +236,13 @@ def run_peers(settings: PeerSettings, folder: Path, *, progress: Progress | None
             if progress is not None:
                 progress(done, len(keys), f"{key[0]}, ε = {key[2]:g}, trial {key[3]}, {key[4]}")
         return journal.rows
+
+
+def _warm_up(methods: set[str]) -> None:
+    """Compile what the methods of this process run."""
+    for method in sorted(methods):
+        if not PEERS[method].confined:
+            PEERS[method].run(tiny_table(), Draw(mg.Budget.zcdp(rho=1), 0))
 
 
 def run_peer(settings: PeerSettings, dataset: Dataset, key: Key) -> PeerRecord:

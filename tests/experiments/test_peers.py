@@ -185,7 +185,7 @@ def test_the_page_says_what_the_rows_say(tmp_path):
     assert means["titanic", 3, 1.0, "nonnegative"] == pytest.approx(0.3)
     assert sorted(ratios(means, "nonnegative", "aim", 1.0)) == pytest.approx([0.5, 2.0])
     page = peers_page(rows, tmp_path)
-    assert "| margrave, blind plan | AIM, 80 MB | **1.00** (2.00; 2) |" in page
+    assert "| margrave, plan nonnegative | AIM, 80 MB | **1.00** (2.00; 2) |" in page
     assert "| titanic | 1 | 0.3 | 0.6 |" in page
     assert "| titanic | 1 | 0.15 | 0.3 |" in page
     assert "- binary-1, ε = 1, trial 0, AIM, 80 MB: time limit (too long)" in page
