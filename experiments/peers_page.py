@@ -52,7 +52,7 @@ def error_bands(records: Sequence[PeerRecord], order: int) -> list[Band]:
             groups[record.dataset, record.epsilon, record.method].append(record.l1)
     return [
         Band(dataset, 0, epsilon, method, "l1", len(found), fmean(found), min(found), max(found))
-        for (dataset, epsilon, method), found in sorted(groups.items())
+        for (dataset, epsilon, method), found in sorted(groups.items(), key=lambda item: (_place(item[0][0]), item[0]))
     ]
 
 

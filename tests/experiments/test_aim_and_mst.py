@@ -17,6 +17,14 @@ SIZES = {"a": 3, "b": 4, "c": 2, "d": 5}
 TRIPLES = list(itertools.combinations(SIZES, 3))
 
 
+@pytest.fixture(autouse=True)
+def short_fits(monkeypatch):
+    """The tables are small: short fits between the rounds and a long one in the end come close enough."""
+    monkeypatch.setattr(aim_module, "STEPS", 200)
+    monkeypatch.setattr(aim_module, "LAST_STEPS", 2000)
+    monkeypatch.setattr(mst_module, "STEPS", 2000)
+
+
 def truth_of(rows):
     names = list(SIZES)
 
@@ -137,7 +145,7 @@ def test_aim_chooses_the_table_that_is_obviously_worst(rows):
     truth, weights = truth_of(rows), closure(TRIPLES)
     answers = {names: truth(names).copy() for names in weights}
     answers["b", "d"] = np.roll(answers["b", "d"], 7)
-    for seed in range(20):
+    for seed in range(10):
         found = choose(weights, answers, truth, Round(0.5, 1.0), np.random.default_rng(seed), lambda names: True)
         assert found == ("b", "d")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import margrave as mg
-from experiments import ExperimentError, peers
+from experiments import ExperimentError, aim, peers
 from experiments.__main__ import reproduce
 from experiments.confined import confined
 from experiments.peer_methods import PEERS, Draw, find_peers, order_errors, read_table
@@ -30,8 +30,10 @@ def draw():
     return Draw(mg.Budget.approx(epsilon=10, delta=1e-9), 7)
 
 
-@pytest.mark.parametrize("key", [key for key, peer in PEERS.items() if peer.available()])
-def test_every_method_answers_with_its_budget(town, draw, key):
+@pytest.mark.parametrize("key", [key for key, peer in PEERS.items() if peer.available() and key != "aim-8"])
+def test_every_method_answers_with_its_budget(town, draw, key, monkeypatch):
+    monkeypatch.setattr(aim, "STEPS", 200)
+    monkeypatch.setattr(aim, "LAST_STEPS", 400)
     answered = PEERS[key].run(town, draw)
     errors = order_errors(town, answered.marginals)
     assert set(errors) == {1, 2, 3}
