@@ -20,8 +20,8 @@ FLOORS = [
     {"files"},
     {"algebra", "privacy", "domain"},
     {"workload", "measurements", "data"},
-    {"planning", "reconstruction", "synthesis"},
-    {"methods"},
+    {"reconstruction", "synthesis"},
+    {"planning", "methods"},
     {"boundary", "release"},
     {"mechanisms"},
     {"cli"},
@@ -37,7 +37,8 @@ DATA_FLOORS = [
     {"source"},
     {"draft", "validation"},
 ]
-POST_PROCESSING = ("reconstruction", "synthesis", "methods", "release")
+# Plans are made before data is opened, or from noisy values.
+POST_PROCESSING = ("planning", "reconstruction", "synthesis", "methods", "release")
 PRIVATE = ("data", "boundary", "mechanisms")
 # The town of the demo, and rows from published tables: seeded draws, which are noise to nobody.
 MADE_UP = ("cli.town", "synthesis.made_up_draws")

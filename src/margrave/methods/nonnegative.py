@@ -112,7 +112,7 @@ class NonNegative(Method):
     agree: ClassVar[bool] = True
     nonnegative: ClassVar[bool] = True
     restarts: ClassVar[bool] = True
-    objective: ClassVar[str] = "nonnegative"
+    objective: ClassVar[str] = "counts"
 
     def __post_init__(self) -> None:
         if self.eta is not None and not (_is_number(self.eta) and self.eta > 0):

@@ -17,7 +17,7 @@ from margrave.errors import ReleaseError, StoreError, WorkloadError
 from margrave.measurements.measurements import Measurements
 from margrave.methods import DEFAULT, Method, find
 from margrave.methods.method import Request
-from margrave.reconstruction.estimates import estimate_residuals
+from margrave.reconstruction.estimates import estimate_residuals, unbiased_residuals
 from margrave.release.release import Release
 from margrave.release.table import Counts
 from margrave.workload import Workload
@@ -65,9 +65,11 @@ def reconstruct(
     layout = Layout.of(workload.domain.shape, workload.positions)
     multipliers = None if start is None else _multipliers(chosen, layout, start)
     estimates = estimate_residuals(measurements, layout)
-    made = chosen.make(Request(measurements, workload, estimates, progress, multipliers))
+    unbiased = unbiased_residuals(measurements, estimates)
+    used = unbiased if chosen.unbiased else estimates
+    made = chosen.make(Request(measurements, workload, used, progress, multipliers))
     counts = Counts(layout, made.marginals)
-    return Release(workload, chosen, estimates, counts, made.solution, measurements.provenance, measurements)
+    return Release(workload, chosen, unbiased, counts, made.solution, measurements.provenance, measurements)
 
 
 def _check_request(measurements: object, workload: object) -> None:

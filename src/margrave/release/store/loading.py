@@ -29,7 +29,7 @@ from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, ope
 from margrave.measurements.measurements import Measurements
 from margrave.memory import require_memory
 from margrave.methods import Method, names, read
-from margrave.reconstruction.estimates import estimate_residuals
+from margrave.reconstruction.estimates import estimate_residuals, unbiased_residuals
 from margrave.reconstruction.nonnegative import Solution, Status
 from margrave.release.release import Release
 from margrave.release.store import (
@@ -122,7 +122,7 @@ def _load(root: Path, manifest: Manifest, *, strict: bool, progress: Progress | 
     return Release(
         workload,
         method,
-        estimate_residuals(measurements, layout),
+        unbiased_residuals(measurements, estimate_residuals(measurements, layout)),
         Counts(layout, buffer, unread=files.numbers, read=files.read),
         solution=_solution(root, manifest),
         provenance=measurements.provenance,
