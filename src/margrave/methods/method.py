@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
     from margrave.measurements import Measurements
     from margrave.reconstruction.estimates import Estimates
-    from margrave.reconstruction.nonnegative import Solution
+    from margrave.reconstruction.nonnegative import Solution, State
     from margrave.workload import Workload
 
 Plain = dict[str, Any]
@@ -77,14 +77,14 @@ class Request:
     progress
         Called now and then with the number of rounds and the gap, by methods that have rounds.
     start
-        The multipliers of an earlier solution of the same workload, for methods that can start from them.
+        Where an earlier solution of the same workload ended, for methods that can start from there.
     """
 
     measurements: Measurements
     workload: Workload
     estimates: Estimates
     progress: Callable[[int, float], None] | None = None
-    start: Floats | None = None
+    start: State | None = None
 
 
 @dataclass(frozen=True, eq=False)

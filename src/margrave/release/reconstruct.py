@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.errors import ReleaseError, WorkloadError
 from margrave.measurements import Measurements
 from margrave.methods import DEFAULT, find
 from margrave.methods.method import Method, Request
 from margrave.reconstruction.estimates import estimate_residuals
+from margrave.reconstruction.nonnegative import State
 from margrave.release.counts import Counts
 from margrave.release.release import Release
 from margrave.workload import Workload
@@ -50,9 +50,9 @@ def reconstruct(
     _check_request(measurements, workload)
     chosen.require_memory(workload)
     layout = Layout.of(workload.domain.shape, workload.positions)
-    multipliers = None if start is None else _multipliers(chosen, layout, start)
+    begin = None if start is None else _state(chosen, layout, start)
     estimates = estimate_residuals(measurements, layout)
-    made = chosen.make(Request(measurements, workload, estimates, progress, multipliers))
+    made = chosen.make(Request(measurements, workload, estimates, progress, begin))
     counts = Counts(layout, made.marginals)
     return Release(workload, chosen, estimates, counts, made.solution, measurements.provenance, measurements)
 
@@ -75,7 +75,7 @@ def _check_request(measurements: object, workload: object) -> None:
         )
 
 
-def _multipliers(method: Method, layout: Layout, start: object) -> Floats:
+def _state(method: Method, layout: Layout, start: object) -> State:
     """Return where a previous solution of the same workload ended."""
     if not method.restarts:
         raise ReleaseError(f"method {method.name!r} starts from nothing", remedy="leave start out")
@@ -87,5 +87,9 @@ def _multipliers(method: Method, layout: Layout, start: object) -> Floats:
         )
     if start.estimates.layout.sets != layout.sets or start.estimates.layout.sizes != layout.sizes:
         raise ReleaseError("the release to start from has other tables", remedy="start from one of the same workload")
-    multipliers: Floats = start.solution.multipliers
-    return multipliers
+    if start.solution.state is None:
+        raise ReleaseError(
+            "the release to start from was loaded, or made by workers, and does not know where its rounds ended",
+            remedy="start from one that was made by reconstruct in this session, without workers",
+        )
+    return start.solution.state

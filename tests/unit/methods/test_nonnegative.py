@@ -18,7 +18,7 @@ from margrave.options import Kind, options_of
 from margrave.reconstruction import nonnegative as solver_module
 from margrave.reconstruction.estimates import estimate_residuals
 from margrave.reconstruction.linear import maximum_likelihood
-from margrave.reconstruction.nonnegative import Status
+from margrave.reconstruction.nonnegative import State, Status
 from margrave.reconstruction.prior.automatic import automatic
 from margrave.release.reconstruct import reconstruct
 from margrave.workload import Workload
@@ -44,7 +44,7 @@ def solver(monkeypatch):
 
     class Answer:
         def __init__(self, layout, marginals):
-            self.marginals, self.multipliers = marginals, np.ones(layout.cells - layout.inner_cells)
+            self.marginals, self.state = marginals, State(np.ones(layout.cells - layout.inner_cells), np.ones(1))
             self.status = Status.SOLVED
 
     def solve(estimates, **arguments):
@@ -117,7 +117,7 @@ def test_options_reach_the_solver_in_its_own_terms(solver):
     assert given["weights"] == 2.0
     assert isinstance(given["weights"], float)
     assert given["hold"] == tuple(sorted([LAYOUT.places[()], LAYOUT.places[(0, 1)]]))
-    assert given["start"] is first.solution.multipliers
+    assert given["start"] is first.solution.state
     assert (given["eta"], given["tolerance"], given["max_steps"], given["progress"]) == (0.5, 1e-6, 10, report)
     made(weights="noise")
     assert solver[2]["weights"] == "noise"

@@ -11,7 +11,7 @@ from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.errors import MeasurementError, ReleaseError
 from margrave.reconstruction.estimates import Estimates
-from margrave.reconstruction.nonnegative import Status, reconstruct_nonnegative
+from margrave.reconstruction.nonnegative import State, Status, reconstruct_nonnegative
 
 LAYOUT = Layout.of((3, 2, 1), [(0, 1, 2)])
 # The total, three attributes, three pairs, the triple: k_τ, with nothing measured where an attribute has one value.
@@ -75,15 +75,30 @@ def test_steps_must_be_a_whole_number_from_one_on(max_steps):
     assert reconstruct_nonnegative(noisy(), max_steps=np.int64(3)).steps == 3
 
 
-@pytest.mark.parametrize("start", [np.zeros(5), np.zeros(1), np.zeros((6, 1)), np.full(6, np.nan), np.full(6, INF)])
-def test_a_start_of_another_workload_is_refused(start):
-    with refused(f"the multipliers to start from have shape {start.shape} or are not finite; give those of a solution"):
-        reconstruct_nonnegative(noisy(), start=start)
+@pytest.mark.parametrize(
+    ("point", "penalties"),
+    [
+        (np.zeros(5), np.ones(8)),
+        (np.zeros((6, 1)), np.ones(8)),
+        (np.full(6, np.nan), np.ones(8)),
+        (np.full(6, INF), np.ones(8)),
+        (np.zeros(6), np.ones(7)),
+        (np.zeros(6), np.zeros(8)),
+        (np.zeros(6), np.full(8, np.nan)),
+    ],
+)
+def test_a_start_of_another_workload_is_refused(point, penalties):
+    text = f"the state to start from has {point.size} cells and {penalties.size} penalties, or numbers that it cannot"
+    with refused(text):
+        reconstruct_nonnegative(noisy(), start=State(point, penalties))
+
+
+def test_a_start_is_a_state():
+    with refused("expected the state of a solution to start from, got a ndarray; give solution.state of an earlier"):
+        reconstruct_nonnegative(noisy(), start=np.zeros(6))
 
 
 def test_complex_numbers_are_refused():
-    with refused("the multipliers to start from are complex; give those of a solution"):
-        reconstruct_nonnegative(noisy(), start=np.zeros(6, dtype=complex))
     with pytest.raises(MeasurementError, match="one number a table holds complex numbers; give real ones"):
         reconstruct_nonnegative(noisy(), weights=np.ones(8, dtype=complex))
     with pytest.raises(MeasurementError, match="a buffer of this workload holds complex numbers; give real ones"):
@@ -103,7 +118,7 @@ def test_a_total_held_at_zero_gives_the_only_tables_there_are(weights, total):
     assert not solution.marginals.any()
     assert (solution.gap, solution.lift, solution.violation, solution.steps) == (0.0, 0.0, 0.0, 0)
     # The solution is one to start another solve from.
-    again = reconstruct_nonnegative(noisy(), start=solution.multipliers)
+    again = reconstruct_nonnegative(noisy(), start=solution.state)
     assert again.status is Status.SOLVED
 
 
@@ -156,6 +171,7 @@ def test_defaults_are_the_papers():
         "max_steps": 20_000,
         "progress": None,
         "start": None,
+        "workers": None,
     }
 
 
@@ -213,7 +229,7 @@ def test_tables_without_negative_cells_are_left_alone():
     estimates = noisy(total=1000.0)
     solution = reconstruct_nonnegative(estimates)
     assert solution.gap == solution.lift == solution.violation == 0.0
-    assert not solution.multipliers.any()
+    assert not solution.state.multipliers(LAYOUT).any()
     assert np.array_equal(solution.marginals, transform.reconstruct(LAYOUT, estimates.values.copy()))
 
 
