@@ -33,6 +33,7 @@ from margrave.algebra.lattice import AttributeSet
 from margrave.algebra.layout import Layout
 from margrave.errors import ConvergenceError, MeasurementError, ReleaseError
 from margrave.measurements import Gaussian, Laplace, Loss, Measurements, Observation
+from margrave.memory import large_array
 
 Term = tuple[Floats, Loss]
 
@@ -157,7 +158,8 @@ def _transferred(measurements: Measurements, layout: Layout) -> tuple[Floats, In
     if layout.sets == source.sets:
         return measurements.values, measurements.counts, measurements.precisions
     tables = len(layout.sets)
-    values, counts, precisions = np.zeros(layout.cells), np.zeros(tables, dtype=np.int64), np.zeros(tables)
+    values, counts, precisions = large_array(layout.cells), np.zeros(tables, dtype=np.int64), np.zeros(tables)
+    values[:] = 0.0
     place_of = source.places.get
     pairs = [(to, place_of(attributes)) for to, attributes in enumerate(layout.sets)]
     known = np.array([(to, place) for to, place in pairs if place is not None], dtype=np.int64).reshape(-1, 2)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from margrave.algebra.layout import Layout
 from margrave.errors import ReleaseError, WorkloadError
 from margrave.measurements import Measurements
+from margrave.memory import on_disk
 from margrave.methods import DEFAULT, find
 from margrave.methods.method import Method, Request
 from margrave.reconstruction.estimates import estimate_residuals
 from margrave.reconstruction.nonnegative import State
+from margrave.reconstruction.nonnegative.workers import opened
 from margrave.release.counts import Counts
 from margrave.release.release import Release
 from margrave.workload import Workload
@@ -23,6 +26,8 @@ def reconstruct(
     method: str | Method = DEFAULT,
     progress: Callable[[int, float], None] | None = None,
     start: Release | None = None,
+    workers: object = None,
+    scratch: str | os.PathLike[str] | None = None,
 ) -> Release:
     """Return the tables of a workload from noisy measurements: inside, outside or across what was measured.
 
@@ -45,14 +50,23 @@ def reconstruct(
         Called now and then with the number of rounds and the gap; never by methods that have no rounds.
     start
         A release of the same workload to start from, which saves rounds and does not change the answer; for "lnn".
+    workers
+        Who shares the work; for "lnn". A number of processes on this machine, the address of the scheduler of a Dask
+        cluster (``"tcp://host:8786"``), or a ``distributed.Client``. The tables are the same but for rounding; needs the
+        extra ``margrave[workers]`` (docs/scale.md).
+    scratch
+        A folder for the large arrays of the solver and of the release, where they do not fit into memory.
     """
     chosen = find(method)
     _check_request(measurements, workload)
-    chosen.require_memory(workload)
+    if workers is not None and not chosen.restarts:
+        raise ReleaseError(f"method {chosen.name!r} has no work to divide", remedy="leave workers out")
+    chosen.require_memory(workload, workers=workers is not None, scratch=scratch is not None)
     layout = Layout.of(workload.domain.shape, workload.positions)
     begin = None if start is None else _state(chosen, layout, start)
-    estimates = estimate_residuals(measurements, layout)
-    made = chosen.make(Request(measurements, workload, estimates, progress, begin))
+    with on_disk(scratch), opened(workers) as hire:
+        estimates = estimate_residuals(measurements, layout)
+        made = chosen.make(Request(measurements, workload, estimates, progress, begin, hire))
     counts = Counts(layout, made.marginals)
     return Release(workload, chosen, estimates, counts, made.solution, measurements.provenance, measurements)
 
