@@ -142,6 +142,42 @@ def step_block(
 
 
 @compiled
+def step_matrix(
+    z: Floats,
+    v: Floats,
+    target: float,
+    own: float,
+    relaxation: float,
+    shrink: float,
+    parts: tuple[Floats, Floats],
+    sums: tuple[Floats, Floats],
+) -> tuple[float, float, float]:
+    """Do (1), (2) and (3) for a table of two axes; ``parts`` and ``sums`` are its facets (c,), (b,) of P and of s."""
+    columns, rows = parts
+    sum_columns, sum_rows = sums
+    nb, nc = v.shape
+    kept, multiplier, negative = 0.0, 0.0, 0.0
+    for b in range(nb):
+        part, total = rows[b], 0.0
+        for c in range(nc):
+            old = v[b, c]
+            y = max(old, 0.0)
+            x = target * z[b, c] + own * abs(old) + (part + columns[c])
+            new = old + relaxation * (x - y)
+            above = max(new, 0.0)
+            below = new - above
+            kept += (above - y) ** 2
+            multiplier += (below - (old - y)) ** 2
+            negative += max(-x, 0.0)
+            size = above - shrink * below
+            v[b, c] = above + shrink * below
+            total += size
+            sum_columns[c] += size
+        sum_rows[b] = total
+    return kept, multiplier, negative
+
+
+@compiled
 def step_cells(v: Floats, tables: Floats, relaxation: float, shrink: float) -> tuple[float, float, float]:
     """Do (2) for a table x given in ``tables``, which receives |v⁺|; return its parts of the `Moves`."""
     kept, multiplier, negative = 0.0, 0.0, 0.0
@@ -206,9 +242,12 @@ def center_rows(x: Floats, rows: int, columns: int) -> None:
 def center_facets(axes: Integers, order: int, facets: Floats, place: Integers, line: Floats) -> None:
     """Turn each facet j of a table into C_{<j} of it, in place.
 
-    The work of `center_before`, with a shortcut for three axes that allocates nothing: small tables are mostly facets.
+    The work of `center_before`, with shortcuts for up to three axes that allocate nothing: small tables are mostly
+    facets.
     """
-    if order == 3:
+    if order == 2:
+        center_rows(facets[place[1] : place[1] + axes[0]], 1, axes[0])
+    elif order == 3:
         na, nb, nc = axes[0], axes[1], axes[2]
         center_columns(facets[place[1] : place[1] + na * nc], na, nc, line)
         last = facets[place[2] : place[2] + na * nb]
@@ -327,6 +366,20 @@ def step_tables(
                 shrink,
                 trailing_facets(parts, place, 0, 0, na, nb, nc),
                 trailing_facets(facets, slot, 0, 0, na, nb, nc),
+            )
+        elif order == 2:
+            nb, nc = axes[0], axes[1]
+            sums = (facets[slot[0] : slot[0] + nc], facets[slot[1] : slot[1] + nb])
+            sums[0][:] = 0.0
+            kept, multiplier, negative = step_matrix(
+                z[start:end].reshape(nb, nc),
+                state.reshape(nb, nc),
+                target,
+                own,
+                relaxation,
+                shrink,
+                (parts[place[0] : place[0] + nc], parts[place[1] : place[1] + nb]),
+                sums,
             )
         else:
             table = spare[: end - start]

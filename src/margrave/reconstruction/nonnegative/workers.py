@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from numbers import Integral
@@ -41,6 +42,8 @@ Hire = Callable[[Problem], Crew]
 _CHUNK = 4_000_000
 # Seconds until workers that were started must have come, and between questions whether one that is silent is there.
 _COMING, _SILENT = 120, 1
+# How often to ask for the reason of a failure.
+_PATIENCE = 5
 _MOST_PROCESSES = 1024
 
 
@@ -132,7 +135,7 @@ def _local(count: int) -> Iterator[Any]:
                 host="127.0.0.1",
                 protocol="tls://",
                 security=security,
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",
                 silence_logs=50,
             )
         )
@@ -153,7 +156,8 @@ def _local(count: int) -> Iterator[Any]:
             process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address, *options),
-                    *("--no-nanny", "--no-dashboard", "--nthreads", "1", "--memory-limit", "0"),
+                    *("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"),
+                    *("--no-nanny", "--nthreads", "1", "--memory-limit", "0"),
                     *("--name", f"margrave-{number}", "--local-directory", folder),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -331,13 +335,23 @@ class _Team:
         except MargraveError:
             raise
         except (OSError, RuntimeError, MemoryError) as error:
-            gone = set(self._addresses) - set(self._client.scheduler_info(n_workers=-1)["workers"])
-            lost = f"{len(gone)} of {len(self._addresses)} workers were lost" if gone else "a worker failed"
+            gone = self._gone()
+            lost = f"{gone} of {len(self._addresses)} workers were lost" if gone else "a worker failed"
             raise ReleaseError(
                 f"{lost} while tables were reconstructed ({type(error).__name__})",
                 remedy="the measurements are as they were: reconstruct again, with more memory for each worker or "
                 "without workers",
             ) from error
+
+
+    def _gone(self) -> int:
+        """Return how many workers the scheduler has lost; it may hear of that later than this process."""
+        for _ in range(_PATIENCE):
+            gone = set(self._addresses) - set(self._client.scheduler_info(n_workers=-1)["workers"])
+            if gone:
+                break
+            time.sleep(_SILENT)
+        return len(gone)
 
 
 def _divided(layout: Layout, workers: int) -> list[tuple[int, int]]:
