@@ -98,9 +98,10 @@ def on_the_way(attributes: int):  # noqa: ANN201 - the types would need the heav
     layout = Layout.of((VALUES,) * attributes, list(combinations(range(attributes), 3)))
     deviations = np.sqrt(planned_variances(layout, zcdp_of(1.0)))
     values, offset = large_array(layout.cells), layout.index.offset.tolist()
-    scales = (VALUES ** np.arange(3))[::-1]
     for table, members in enumerate(layout.sets):
-        codes = sum((columns[k] * s for k, s in zip(members, scales[3 - len(members) :], strict=True)), np.zeros(rows, int))
+        codes = np.zeros(rows, dtype=np.int64)
+        for attribute in members:
+            codes = codes * VALUES + columns[attribute]
         counts = np.bincount(codes, minlength=VALUES ** len(members))
         values[offset[table] : offset[table + 1]] = counts + deviations[table] * draw.normal(size=counts.size)
     transform.center(layout, values, out=values)

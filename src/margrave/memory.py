@@ -1,4 +1,4 @@
-"""How much memory the machine has left, a refusal, before any work is done, of work that needs more; and arrays on disk.
+"""How much memory is left; a refusal, before any work is done, of work that needs more; and arrays on disk.
 
 Large arrays come from `large_array`. Within `on_disk` they are files of a folder, mapped into memory: the operating
 system keeps in memory what it has room for. The files have no name from the moment that they are made, so that nothing
@@ -86,7 +86,10 @@ def large_array(cells: int) -> NDArray[np.float64]:
         )
     with tempfile.TemporaryFile(dir=folder) as file:
         # Room is taken at once: a disk that is full later would end the process.
-        os.posix_fallocate(file.fileno(), 0, size) if hasattr(os, "posix_fallocate") else file.truncate(size)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+        else:
+            file.truncate(size)
         return np.frombuffer(mmap.mmap(file.fileno(), size), dtype=np.float64)
 
 

@@ -34,7 +34,7 @@ INFINITY = "infinity"
 # More text than this in a dictionary form is not a method that margrave wrote.
 _MOST_TEXT = 10_000
 _LONGEST_SHOWN = 200
-# Where a table is, what it is called and what a round knows about it; more than its cells where attributes have two values.
+# Where a table is, what it is called and what a round knows about it: more than its cells where values are two.
 _BYTES_PER_TABLE = 600
 
 

@@ -52,8 +52,8 @@ def reconstruct(
         A release of the same workload to start from, which saves rounds and does not change the answer; for "lnn".
     workers
         Who shares the work; for "lnn". A number of processes on this machine, the address of the scheduler of a Dask
-        cluster (``"tcp://host:8786"``), or a ``distributed.Client``. The tables are the same but for rounding; needs the
-        extra ``margrave[workers]`` (docs/scale.md).
+        cluster (``"tcp://host:8786"``), or a ``distributed.Client``. The tables are the same but for rounding. Needs
+        the extra ``margrave[workers]`` (docs/scale.md).
     scratch
         A folder for the large arrays of the solver and of the release, where they do not fit into memory.
     """

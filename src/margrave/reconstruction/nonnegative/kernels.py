@@ -663,9 +663,7 @@ def lift_tables(
 
 
 @compiled
-def least_share(
-    first: int, last: int, index: Index, shift: int, tables: Floats, point: Floats, shares: Floats
-) -> None:
+def least_share(first: int, last: int, index: Index, shift: int, tables: Floats, point: Floats, shares: Floats) -> None:
     """Write the least weight θ with which (1 − θ) μ + θ u is not negative, for each table first … last − 1.
 
     Infinite where μ is negative and u is not positive.

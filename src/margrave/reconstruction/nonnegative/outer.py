@@ -1,4 +1,4 @@
-r"""The outer tables, where nearly all cells are: their arrays, and one pass over them for each thing that is done to them.
+r"""The outer tables, where nearly all cells are: their arrays, and a pass over them for each thing to be done.
 
 A `Part` holds some of the outer tables of a problem, or all of them: the residuals z to be near to, and up to two
 *states*, one of the rounds and one of a repair. Nothing that is as long as its cells ever leaves it but the result. A
@@ -22,8 +22,22 @@ from margrave.algebra import kernels as algebra
 from margrave.algebra.kernels import Floats, Index
 from margrave.algebra.threads import over_tables
 from margrave.memory import large_array
-from margrave.reconstruction.nonnegative import kernels
-from margrave.reconstruction.nonnegative.kernels import Factors, Moves, Sums
+from margrave.reconstruction.nonnegative.kernels import (
+    Factors,
+    Moves,
+    Sums,
+    count_violations,
+    dual_sums,
+    gather_outer,
+    least_share,
+    lift_tables,
+    look_tables,
+    residual_distances,
+    step_tables,
+    sum_deficits,
+    sum_states,
+    write_tables,
+)
 from margrave.reconstruction.nonnegative.problem import Problem
 
 Given = ParamSpec("Given")
@@ -64,7 +78,17 @@ class Stepped(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """What a look returns: the facets of ρ (y − x), gathered; ρ u·x; ρ Σ u min(x, 0); Σ ‖ρ C_γ (y − x)‖² / w; the rest."""
+    """What a look returns.
+
+    Attributes
+    ----------
+    gathered
+        The facets of ρ (y − x), gathered.
+    complementarity, paid, lag
+        Σ ρ u·x, Σ ρ u min(x, 0) and Σ ‖ρ C_γ (y − x)‖² / w over the outer tables.
+    lowest, negative
+        The least cell of x, and Σ max(−x, 0).
+    """
 
     gathered: Floats
     complementarity: float
@@ -83,7 +107,7 @@ class Bounded(NamedTuple):
 
 
 class Lacking(NamedTuple):
-    """Violations of non-negativity: their spread (`kernels.BINS`), the largest −μ n_γ, and the largest sum of a table."""
+    """What is negative: how it is spread (`BINS`), the largest −μ n_γ, and the largest sum in one table."""
 
     spread: Floats
     largest: float
@@ -169,7 +193,7 @@ class Part:
         factors = _factors(weights, penalties, self.outer)
         point, facets = self.point(state), self._facets_of(state)
         self._states[state] = _State(point, facets, weights, penalties, factors, moves)
-        self._run(kernels.sum_states, self.inner_cells, point, penalties, facets)
+        self._run(sum_states, self.inner_cells, point, penalties, facets)
         return Stepped(self._gathered(facets), 0.0, 0.0, 0.0, self._spectrum(penalties))
 
     def step(
@@ -200,7 +224,7 @@ class Part:
         if together is not None:
             following = self.balanced(state, together)
         self._run(
-            kernels.step_tables,
+            step_tables,
             self.inner_cells,
             inner,
             self.z,
@@ -237,7 +261,7 @@ class Part:
         own, lags = self._states[state], self._facets_of(REPAIR)
         sums = Sums(*(np.zeros(self.tables) for _ in Sums._fields))
         self._run(
-            kernels.look_tables,
+            look_tables,
             self.inner_cells,
             inner,
             self.z,
@@ -264,7 +288,7 @@ class Part:
         own, facets = self._states[state], self._facets_of(REPAIR)
         norms, products = np.zeros(self.tables), np.zeros(self.tables)
         penalties = own.factors.penalty
-        self._run(kernels.dual_sums, self.inner_cells, self.z, own.point, penalties, facets, norms, products)
+        self._run(dual_sums, self.inner_cells, self.z, own.point, penalties, facets, norms, products)
         outer = slice(self.outer, None)
         return Bounded(
             self._gathered(facets), float((0.25 * norms / self.weights)[outer].sum()), float(products[outer].sum())
@@ -282,7 +306,7 @@ class Part:
         """Return Σ w ‖C x − z‖² of the outer tables that stand in the place of a state, those held not counted."""
         distances = np.zeros(self.tables)
         facets = self._facets_of(REPAIR)
-        self._run(kernels.residual_distances, self.inner_cells, self.z, self.point(place), facets, distances)
+        self._run(residual_distances, self.inner_cells, self.z, self.point(place), facets, distances)
         free = np.isfinite(self.weights)
         free[: self.outer] = False
         return float(self.weights[free] @ distances[free])
@@ -294,9 +318,7 @@ class Part:
         point = self.point(place)
 
         def task(begin: int, end: int) -> None:
-            counted = kernels.count_violations(
-                begin, end, self.index, self.inner_cells, point, total, worst, masses
-            )
+            counted = count_violations(begin, end, self.index, self.inner_cells, point, total, worst, masses)
             spread.append(counted)
 
         over_tables(task, self.outer, self.tables, self.index.offset)
@@ -306,18 +328,18 @@ class Part:
     def deficits(self, place: int, floor: float) -> tuple[Floats, float]:
         """Return the facets of what tables lack beyond a floor, gathered, and its sum."""
         masses, facets = np.zeros(self.tables), self._facets_of(REPAIR)
-        self._run(kernels.sum_deficits, self.inner_cells, floor, self.point(place), facets, masses)
+        self._run(sum_deficits, self.inner_cells, floor, self.point(place), facets, masses)
         return self._gathered(facets), float(masses.sum())
 
     def lift(self, place: int, floor: float, inner: Floats, scale: float) -> None:
         """Add the tables of a lift, given the inner ones of it, and scale; the facets are those of `deficits`."""
         facets = self._facets_of(REPAIR)
-        self._run(kernels.lift_tables, self.inner_cells, floor, inner, facets, scale, self.point(place))
+        self._run(lift_tables, self.inner_cells, floor, inner, facets, scale, self.point(place))
 
     def least_share(self, place: int, positive: Floats) -> float:
         """Return the weight with which these positive tables must be mixed in so that no cell is negative."""
         shares = np.zeros(self.tables)
-        self._run(kernels.least_share, self.inner_cells, self.point(place), positive, shares)
+        self._run(least_share, self.inner_cells, self.point(place), positive, shares)
         return float(shares.max())
 
     def mix(self, place: int, share: float, positive: Floats) -> None:
@@ -338,7 +360,7 @@ class Part:
         """Return the least cell of each table of a state and its distance from what stands in a place."""
         own, lowest, distances = self._states[state], np.full(self.tables, np.inf), np.zeros(self.tables)
         self._run(
-            kernels.write_tables,
+            write_tables,
             self.inner_cells,
             inner,
             self.z,
@@ -363,7 +385,7 @@ class Part:
         tables = np.empty(self.inner_cells)
 
         def task(begin: int, end: int) -> None:
-            kernels.gather_outer(begin, end, self.index, self._slots, facets, tables)
+            gather_outer(begin, end, self.index, self._slots, facets, tables)
 
         over_tables(task, 0, self.outer, self.index.offset)
         return tables

@@ -45,7 +45,7 @@ from margrave.reconstruction.nonnegative.splitting import Look, Splitting, first
 
 # Rounds between looks: so many at least, and so many percent of the rounds done.
 _LOOK_EVERY, _LOOK_GROWTH = 10, 1.1
-# From an earlier solution: the first look, and rounds to the next one, twice as many each time.
+# From an earlier solution the first look comes at once, the next ones after twice as many rounds each time.
 _FIRST_WARM_LOOK = 1
 # A certificate is due after so many rounds, and twice as many, and so on, whatever the looks expect; earlier where more
 # than the total is held, as only a certificate can prove that holds contradict each other.
@@ -88,6 +88,18 @@ class State:
         penalties = np.repeat(self.penalties, np.diff(layout.index.offset))[layout.inner_cells :]
         return -2.0 * penalties * np.minimum(self.point, 0.0)
 
+    def with_penalties(self, penalties: Floats, layout: Layout) -> State:
+        """Return the state with other penalties and the same tables and multipliers; the array of this one is used.
+
+        Penalties grow as a solution comes near, and hold on to it. Another solve starts half way, on a scale of
+        powers, between its own first ones and those: as near, and free to go on.
+        """
+        offset, shift = layout.index.offset.tolist(), layout.inner_cells
+        for table in range(layout.outer, len(layout.sets)):
+            own = self.point[offset[table] - shift : offset[table + 1] - shift]
+            own[own < 0] *= self.penalties[table] / penalties[table]
+        return State(self.point, penalties)
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:
@@ -118,6 +130,12 @@ class Solution:
     steps: int
     violation: float
     lift: float
+
+    def nearness(self, gap: str) -> str:
+        """Return how near the tables are to the best fit, in words, given the gap as its reader gets it."""
+        if self.steps == 0:
+            return "the best fit itself: no cell was negative, so that no round was needed"
+        return f"within {gap} of the best fit, in proportion, after {self.steps:,} rounds"
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,9 +283,12 @@ class _Run:
         self.problem, self.crew = problem, crew
         self._tolerance, self._most_negative = tolerance, most_negative
         self._repairer = Repairer(problem)
+        penalties = first_penalties(problem)
         if start is not None:
+            start = start.with_penalties(np.sqrt(penalties * start.penalties), problem.layout)
+            penalties = start.penalties
             crew.run_each(Part.put, [(ROUNDS, one) for one in crew.cells_per_part(start.point)])
-        self.rounds = Splitting(problem, penalties=None if start is None else start.penalties, crew=crew)
+        self.rounds = Splitting(problem, penalties=penalties, crew=crew)
         self._warm = start is not None
         self._next_look = _FIRST_WARM_LOOK if self._warm else _LOOK_EVERY
         self._next_certificate = _FIRST_WITH_HOLDS if problem.holds_more else _FIRST_CERTIFICATE

@@ -125,9 +125,7 @@ class Splitting:
             self._alone = crew
         self.crew: Crew = crew
         penalties = first_penalties(problem) if penalties is None else penalties
-        started = crew.run_each(
-            Part.begin, [(state, own) for own in crew.per_part(penalties)], with_loss=with_loss
-        )
+        started = crew.run_each(Part.begin, [(state, own) for own in crew.per_part(penalties)], with_loss=with_loss)
         self._inverse, self._target = np.empty(0), np.empty(0)
         self._next_penalties = _ROUNDS_PER_PENALTY
         self._together = 1.0
@@ -140,7 +138,7 @@ class Splitting:
 
     @property
     def point(self) -> Floats:
-        """v of the outer tables; of rounds in this process."""
+        """The state v of the outer tables; of rounds in this process."""
         return self._part.point(self.state)
 
     @property
@@ -157,9 +155,7 @@ class Splitting:
             due = self.steps >= self._next_penalties
             if due:
                 self._next_penalties = max(self.steps + _ROUNDS_PER_PENALTY, int(self.steps * _PENALTY_GROWTH))
-            self._settle(
-                self.crew.run(Part.step, self.state, self.inner, _RELAXATION, self._together if due else None)
-            )
+            self._settle(self.crew.run(Part.step, self.state, self.inner, _RELAXATION, self._together if due else None))
             self.steps += 1
 
     def step(self, relaxation: float = _RELAXATION, penalties: Floats | None = None) -> float:

@@ -87,7 +87,7 @@ def memory_of_worker(layout: Layout, workers: int) -> int:
 
 def _checked(workers: object) -> int | None:
     """Return a number of processes, or None for a cluster; refuse what is neither."""
-    if isinstance(workers, bool) or (isinstance(workers, Integral) and not 1 <= workers <= _MOST_PROCESSES):
+    if isinstance(workers, bool) or (isinstance(workers, Integral) and not 1 <= int(workers) <= _MOST_PROCESSES):
         raise _unknown(workers)
     if isinstance(workers, str) and urlsplit(workers).scheme not in ("tcp", "tls"):
         raise _unknown(workers)
@@ -310,12 +310,8 @@ class _Team:
     def _call(self, name: str, arguments: Sequence[tuple[object, ...]], **options: object) -> list[Any]:
         """Call a method of every worker at once and wait for all of them."""
         with self._told():
-            asked = [
-                getattr(actor, name)(*own, **options) for actor, own in zip(self._actors, arguments, strict=True)
-            ]
-            return [
-                _writable(self._awaited(one, address)) for one, address in zip(asked, self._addresses, strict=True)
-            ]
+            asked = [getattr(actor, name)(*own, **options) for actor, own in zip(self._actors, arguments, strict=True)]
+            return [_writable(self._awaited(one, address)) for one, address in zip(asked, self._addresses, strict=True)]
 
     def _awaited(self, asked: Any, address: str) -> Any:  # noqa: ANN401 - the engine has no types
         """Wait for an answer for as long as the worker is there."""
@@ -342,7 +338,6 @@ class _Team:
                 remedy="the measurements are as they were: reconstruct again, with more memory for each worker or "
                 "without workers",
             ) from error
-
 
     def _gone(self) -> int:
         """Return how many workers the scheduler has lost; it may hear of that later than this process."""
