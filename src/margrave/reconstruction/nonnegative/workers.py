@@ -124,11 +124,13 @@ def _local(count: int) -> Iterator[Any]:
     They are started as programs of their own: processes that are forked, or spawned by Python, would run the script of
     the caller again unless it is written for that.
     """
+    import dask
     from distributed import Client, LocalCluster
     from distributed.security import Security
 
     security = Security.temporary()
     with TemporaryDirectory(prefix="margrave-workers-") as folder, ExitStack() as stack:
+        stack.enter_context(dask.config.set({"temporary-directory": folder}))
         cluster = stack.enter_context(
             LocalCluster(
                 n_workers=0,
@@ -139,7 +141,7 @@ def _local(count: int) -> Iterator[Any]:
                 silence_logs=50,
             )
         )
-        # Of the three, a temporary folder is the only one that only its owner can read.
+        # A temporary folder can be read by its owner alone.
         keys = {
             "--tls-ca-file": security.tls_ca_file,
             "--tls-cert": security.tls_worker_cert,
