@@ -19,9 +19,9 @@ from pathlib import Path
 
 from timing import report
 
+from margrave import CodedTable
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
-from margrave.data.counting.coded_table import CodedTable
 from margrave.domain import Domain
 from margrave.mechanisms.residual_planner import measure
 from margrave.mechanisms.scalable_mwem import scalable_mwem

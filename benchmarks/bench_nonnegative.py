@@ -161,7 +161,7 @@ def hundred() -> None:
 
 def likelihood(name: str) -> None:
     """Time maximum likelihood on all three-way tables, measurements to tables."""
-    from margrave.reconstruction.linear import maximum_likelihood
+    from margrave.reconstruction.estimates import maximum_likelihood
 
     estimates = public(name)
     seconds = best_seconds(lambda: maximum_likelihood(estimates))

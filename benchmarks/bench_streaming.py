@@ -14,7 +14,7 @@ from timing import copy_seconds, report
 
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
-from margrave.algebra.streaming import stream_marginals
+from margrave.algebra.transform import stream_marginals
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from margrave.algebra.threads import thread_count
+from margrave.algebra.kernels import thread_count
 
 
 def best_seconds(work: Callable[[], object], repeats: int = 5) -> float:

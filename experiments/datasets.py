@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from experiments import ExperimentError
+from margrave import CodedTable
 from margrave.algebra.kernels import Integers
 from margrave.algebra.layout import Layout
-from margrave.data.counting.coded_table import CodedTable
 from margrave.domain import Domain
 from margrave.errors import suggestion
 from margrave.workload import Workload

@@ -14,7 +14,7 @@ from margrave.methods import MaximumLikelihood, NonNegative, Truncated
 from margrave.methods import Method as Reconstruction
 from margrave.planning.plans import Plan, plan
 from margrave.privacy.budget import Budget
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
 RESIDUAL_PLANNER, MWEM = "residual-planner", "mwem"

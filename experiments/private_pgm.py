@@ -31,7 +31,7 @@ from experiments.records import DONE, FAILED, MEMORY_LIMIT, TIME_LIMIT
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.measurements import Measurements
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.release.release import Release
 from margrave.workload import Workload
 

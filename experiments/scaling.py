@@ -21,8 +21,8 @@ from experiments.journal import Journal
 from experiments.records import DONE, MEMORY_LIMIT
 from experiments.trials import warm_up
 from experiments.workers import WorkerKilledError, run_alone
-from margrave.algebra.threads import thread_count
-from margrave.data.counting.coded_table import CodedTable
+from margrave import CodedTable
+from margrave.algebra.kernels import thread_count
 from margrave.domain import Domain
 from margrave.errors import MemoryLimitError
 from margrave.mechanisms.residual_planner import measure
@@ -30,7 +30,7 @@ from margrave.methods import NonNegative
 from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.release.release import Release
 from margrave.workload import Workload
 

@@ -12,8 +12,7 @@ from experiments.methods import METHODS, MWEM, PAPER_PLAN, PRIVATE_PGM, Method, 
 from experiments.private_pgm import private_pgm
 from experiments.records import DONE, FAILED, Record
 from experiments.settings import Settings, Trial
-from margrave.algebra.kernels import Floats
-from margrave.algebra.threads import thread_count
+from margrave.algebra.kernels import Floats, thread_count
 from margrave.errors import MargraveError
 from margrave.measurements import Measurements
 from margrave.mechanisms.residual_planner import measure
@@ -57,7 +56,7 @@ def run_trial(settings: Settings, trial: Trial) -> Iterator[Record]:
 
 def warm_up() -> None:
     """Compile what trials run on a tiny table, so that no time of the compiler is counted."""
-    from margrave.data.counting.coded_table import CodedTable
+    from margrave import CodedTable
     from margrave.domain import Domain
     from margrave.workload import Workload
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from experiments import ExperimentError
 from experiments.lifeline import leave_with_parent
-from margrave.algebra.threads import thread_count
+from margrave.algebra.kernels import thread_count
 from margrave.errors import MargraveError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from margrave.data.counting.coded_table import CodedTable
+from margrave import CodedTable
 from margrave.domain import Attribute, Domain
 from margrave.measurements import Laplace, Measurements
 from margrave.mechanisms.residual_planner import measure
@@ -13,7 +13,7 @@ from margrave.mechanisms.scalable_mwem import scalable_mwem
 from margrave.methods import NonNegative
 from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
 DOMAIN = Domain(

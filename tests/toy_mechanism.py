@@ -8,8 +8,8 @@ from margrave.boundary import measure_marginal
 from margrave.data.source import open_source
 from margrave.errors import PlanError
 from margrave.measurements import Measurements
+from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.gaussian_marginals import marginal_cost
-from margrave.mechanisms.mechanism import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import checked_sampler, provenance, spending
 from margrave.options import option
 

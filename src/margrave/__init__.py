@@ -9,8 +9,8 @@ from margrave.workload import Workload
 
 if TYPE_CHECKING:
     from margrave import methods
-    from margrave.data.counting.coded_table import CodedTable
-    from margrave.data.description import Data
+    from margrave.data.counting.tally import CodedTable
+    from margrave.data.source import Data
     from margrave.measurements import Gaussian, Laplace, Measurements
     from margrave.mechanisms.gaussian_marginals import gaussian_marginals
     from margrave.mechanisms.residual_planner import measure, residual_planner
@@ -18,13 +18,11 @@ if TYPE_CHECKING:
     from margrave.planning.plans import Plan, budget_for_margin, plan
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
-    from margrave.release.export.forms import export
-    from margrave.release.publication import Publication
-    from margrave.release.reconstruct import reconstruct
+    from margrave.release.export import export
+    from margrave.release.publication import Publication, reconstruct
     from margrave.release.release import Release
-    from margrave.release.report.page import write_report
-    from margrave.release.store.inspection import verify
-    from margrave.release.store.loading import load
+    from margrave.release.report import write_report
+    from margrave.release.store.loading import load, verify
 
     __version__: str
 
@@ -63,8 +61,8 @@ __all__ = [
 # What needs the compiled loops is imported when it is first used: the command line must answer at once.
 _LATE = {
     "Budget": "margrave.privacy.budget",
-    "CodedTable": "margrave.data.counting.coded_table",
-    "Data": "margrave.data.description",
+    "CodedTable": "margrave.data.counting.tally",
+    "Data": "margrave.data.source",
     "Gaussian": "margrave.measurements",
     "Laplace": "margrave.measurements",
     "Ledger": "margrave.privacy.ledger",
@@ -73,18 +71,18 @@ _LATE = {
     "Publication": "margrave.release.publication",
     "Release": "margrave.release.release",
     "budget_for_margin": "margrave.planning.plans",
-    "draft_domain": "margrave.data.custodian.draft",
-    "export": "margrave.release.export.forms",
+    "draft_domain": "margrave.data.draft",
+    "export": "margrave.release.export",
     "gaussian_marginals": "margrave.mechanisms.gaussian_marginals",
     "load": "margrave.release.store.loading",
     "measure": "margrave.mechanisms.residual_planner",
     "plan": "margrave.planning.plans",
-    "reconstruct": "margrave.release.reconstruct",
+    "reconstruct": "margrave.release.publication",
     "residual_planner": "margrave.mechanisms.residual_planner",
     "scalable_mwem": "margrave.mechanisms.scalable_mwem",
-    "validate": "margrave.data.custodian.validation",
-    "verify": "margrave.release.store.inspection",
-    "write_report": "margrave.release.report.page",
+    "validate": "margrave.data.validation",
+    "verify": "margrave.release.store.loading",
+    "write_report": "margrave.release.report",
 }
 
 

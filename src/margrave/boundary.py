@@ -19,15 +19,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats, Integers
-from margrave.algebra.layout import Layout
-from margrave.algebra.threads import thread_count
+from margrave.algebra.kernels import Floats, Integers, thread_count
 from margrave.errors import MeasurementError
-from margrave.privacy.noise import Sampler
+
+if TYPE_CHECKING:
+    from margrave.algebra.layout import Layout
+    from margrave.privacy.noise import Sampler
 
 # No table has more rows than this; public, so that a refusal says nothing about the table.
 MOST_ROWS = 2**36

@@ -97,7 +97,7 @@ def markdown(text: str) -> str:
     start = _LINE_START.match(escaped)
     if start is None:
         return escaped
-    # ``1\.`` is no number of a list, while ``\1.`` is not an escape.
+    # ``1\.`` does not number a list, while ``\1.`` is not an escape.
     before = start.end() if start[0][0].isdigit() else 0
     return f"{escaped[:before]}\\{escaped[before:]}"
 

@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, combinations
 from numbers import Real
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.algebra import lattice
-from margrave.algebra.lattice import AttributeSet
-from margrave.domain import Domain
+from margrave.algebra.layout import AttributeSet, canonical, closure, maximal
 from margrave.errors import DomainError, WorkloadError
 from margrave.memory import require_memory
+
+if TYPE_CHECKING:
+    from margrave.domain.domain import Domain
 
 Names = tuple[str, ...]
 Weights = Mapping[Iterable[str], float] | Iterable[float]
@@ -130,12 +132,12 @@ class Workload:
     @cached_property
     def closure(self) -> tuple[Names, ...]:
         """All subsets of the sets, in canonical order: the residuals that the tables are made of."""
-        return self._named(lattice.closure(self.positions))
+        return self._named(closure(self.positions))
 
     @cached_property
     def maximal(self) -> tuple[Names, ...]:
         """The sets that no other set contains, in canonical order: all other tables are sums of theirs."""
-        return self._named(lattice.maximal(self.positions))
+        return self._named(maximal(self.positions))
 
     @cached_property
     def cells(self) -> int:
@@ -238,7 +240,7 @@ def _largest_weights(sets: Sequence[AttributeSet], weights: Sequence[float]) -> 
     largest: dict[AttributeSet, float] = {}
     for members, weight in zip(sets, weights, strict=True):
         largest[members] = max(weight, largest.get(members, weight))
-    return {members: largest[members] for members in lattice.canonical(largest)}
+    return {members: largest[members] for members in canonical(largest)}
 
 
 def _set_positions(domain: Domain, names: Iterable[str]) -> AttributeSet:
@@ -253,7 +255,7 @@ def _set_positions(domain: Domain, names: Iterable[str]) -> AttributeSet:
 
 def _distinct_positions(domain: Domain, names: Iterable[str]) -> AttributeSet:
     """Return the positions of one set that is asked for; refuse one that names an attribute twice."""
-    # A text, and what is no list of names, is refused by the others.
+    # A text, and what is not a list of names, is refused by the others.
     given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else names
     positions = _set_positions(domain, given)
     if len(positions) != len(tuple(given)):
@@ -300,7 +302,7 @@ def _weight(weight: object) -> float:
     """Return the weight as a float if it is a positive finite number."""
     try:
         value = math.nan if isinstance(weight, bool) or not isinstance(weight, Real) else float(weight)
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # a whole number too large for a float
         value = math.inf
     if not 0 < value < math.inf:
         raise WorkloadError(f"a weight is {weight!r}", remedy="give a positive finite number")

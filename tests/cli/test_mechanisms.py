@@ -6,8 +6,8 @@ import pytest
 
 import margrave as mg
 from margrave.cli.app import run
-from margrave.mechanisms.registry import MECHANISMS
-from margrave.release.report.page import report
+from margrave.mechanisms import MECHANISMS
+from margrave.release.report import report
 
 DOMAIN = mg.Domain([mg.Attribute("sex", labels=("F", "M")), mg.Attribute("region", labels=("north", "south", "west"))])
 TABLES = ("--up-to", "2", "--contributions", "1", "--rho", "0.5", "--domain", "domain.json")

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from margrave import CodedTable
 from margrave.algebra.layout import Layout
-from margrave.data.counting.coded_table import CodedTable
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError

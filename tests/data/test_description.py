@@ -16,7 +16,7 @@ from margrave.data.counting import pushdown
 from margrave.data.redaction import split_url
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
-from margrave.domain.values.numbers import as_written
+from margrave.domain.values import as_written
 from margrave.errors import DataError
 
 TABLE = pa.table({"a": [0, 1, 1], "b": [2, 0, 0]})

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from margrave.algebra.layout import Layout
-from margrave.data.persons.contributions import Choice, Dialect, chosen_sql, draw_salt
+from margrave.data.persons import Choice, Dialect, chosen_sql, draw_salt
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError
@@ -35,7 +35,7 @@ TABLES = [("x", "y"), ("y", "z")]
 
 @pytest.fixture(autouse=True)
 def fixed_salt(monkeypatch):
-    monkeypatch.setattr("margrave.data.persons.contributions.draw_salt", lambda: SALT)
+    monkeypatch.setattr("margrave.data.persons.draw_salt", lambda: SALT)
 
 
 def counted(data, tables=TABLES, domain=DOMAIN, most=MOST):

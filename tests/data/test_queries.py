@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from margrave.algebra.layout import Layout
-from margrave.data.embedded_duckdb import connect
-from margrave.data.engines.queries import connect_reading
+from margrave.data.read_only import connect, connect_reading
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError

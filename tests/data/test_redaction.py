@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from margrave.data.counting.fetch import batches
 from margrave.data.engines import databases
 from margrave.data.source import Data
 from margrave.domain import Attribute, Domain
@@ -346,14 +345,3 @@ def test_an_interrupt_gets_through_and_costs_nothing(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         RUNS["plan"](data, ledger=ledger)
     assert ledger.spent == 0
-
-
-def test_batches_for_other_eyes_fail_as_quietly(tmp_path):
-    path = nasty.write_gzip(people(20_000), tmp_path / "people.csv.gz")
-    assert sum(batch.num_rows for batch, untyped in batches(Data(path), ["code"]) if untyped) == 20_000
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(DataError, match=failed("the file", "[A-Za-z]+")) as caught:
-        list(batches(Data(path)))
-    assert caught.value.__context__ is None
-    with pytest.raises(DataError, match="the table has no column 'coda'; did you mean 'code'"):
-        list(batches(Data(nasty.arrow(people())), ["coda"]))

@@ -7,7 +7,7 @@ import pytest
 
 from margrave.algebra.layout import Layout
 from margrave.data.engines.databases import chosen_on_spark
-from margrave.data.persons.contributions import Choice
+from margrave.data.persons import Choice
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError

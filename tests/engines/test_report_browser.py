@@ -10,8 +10,8 @@ from browser import Chromium
 from margrave.domain import Attribute, Domain
 from margrave.escaping import JOINERS, visible
 from margrave.measurements import Measurements, Provenance, Step
-from margrave.release.reconstruct import reconstruct
-from margrave.release.report.page import write_report
+from margrave.release.publication import reconstruct
+from margrave.release.report import write_report
 from margrave.workload import Workload
 
 pytestmark = pytest.mark.engines

@@ -16,7 +16,7 @@ from discrete_sums import probabilities, slow_variance
 from scipy.stats import norm
 
 import margrave as mg
-from margrave.data.counting.coded_table import CodedTable
+from margrave import CodedTable
 from margrave.discrete_gaussian import reach
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
 

@@ -86,7 +86,7 @@ DOMAIN = mg.Domain.fromdict({"a": 3, "b": 2})
 
 
 def counted(rows=60):
-    from margrave.data.counting.coded_table import CodedTable
+    from margrave import CodedTable
 
     return CodedTable(DOMAIN, {"a": np.arange(rows) % 3, "b": np.arange(rows) % 2})
 

@@ -17,8 +17,7 @@ from strategies import families, seeds
 from margrave.algebra.layout import Layout
 from margrave.domain import Domain
 from margrave.measurements import Gaussian, Measurements
-from margrave.reconstruction.estimates import estimate_residuals
-from margrave.reconstruction.linear import determined, maximum_likelihood
+from margrave.reconstruction.estimates import determined, estimate_residuals, maximum_likelihood
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-8}
 CUTOFF = 1e-10

@@ -25,7 +25,7 @@ from margrave.algebra.layout import Layout
 from margrave.domain import Attribute, Domain
 from margrave.measurements import Gaussian, Measurements
 from margrave.reconstruction.estimates import estimate_residuals
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.release.uncertainty import normal_interval, query_covariance, unmeasured
 from margrave.workload import Workload
 
@@ -119,7 +119,7 @@ def test_exact_discrete_noise_is_covered_at_every_level(level):
 
     |P − level| ≤ φ(z)/20 ≤ 0.4/20 for a lattice of step 1; the band below is wider by 0.02 for that.
     """
-    from margrave.data.counting.coded_table import CodedTable
+    from margrave import CodedTable
     from margrave.mechanisms.gaussian_marginals import gaussian_marginals
     from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
 

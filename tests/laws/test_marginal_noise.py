@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from margrave.data.counting.coded_table import CodedTable
+from margrave import CodedTable
 from margrave.domain import Domain
 from margrave.mechanisms.gaussian_marginals import GaussianMarginals, divided, gaussian_marginals, marginal_cost
 from margrave.privacy.budget import Budget
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
 DOMAIN = Domain.fromdict({"age": 3, "sex": 2, "region": 4, "one": 1})

@@ -14,8 +14,7 @@ from scipy.optimize import minimize
 from margrave.algebra.layout import Layout
 from margrave.domain import Domain
 from margrave.measurements import Gaussian, Laplace, Measurements
-from margrave.reconstruction.estimates import combine, estimate_residuals
-from margrave.reconstruction.linear import determined, maximum_likelihood
+from margrave.reconstruction.estimates import combine, determined, estimate_residuals, maximum_likelihood
 
 SIZES = (3, 2, 2)
 DOMAIN = Domain.fromdict({"a0": 3, "a1": 2, "a2": 2})

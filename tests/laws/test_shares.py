@@ -17,8 +17,8 @@ from scipy.stats import binom
 
 from margrave.domain import Domain
 from margrave.measurements import Measurements
-from margrave.release.queries.share import Share
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
+from margrave.release.share import Share
 from margrave.release.table import Table
 from margrave.release.uncertainty import quantile
 from margrave.workload import Workload

@@ -23,8 +23,8 @@ import pytest
 from boundary import CountsSource, WrongSampler
 from scipy.stats import beta
 
+from margrave import CodedTable
 from margrave.algebra.layout import Layout
-from margrave.data.counting.coded_table import CodedTable
 from margrave.domain import Domain
 from margrave.mechanisms import scalable_mwem as mwem
 from margrave.mechanisms.gaussian_marginals import gaussian_marginals
@@ -33,7 +33,7 @@ from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
 from margrave.privacy.selection import select, selection_cost, selection_epsilon
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
 DELTA, ALPHA = 0.01, 1e-3

@@ -13,15 +13,15 @@ from boundary import CountsSource, ScriptedSampler
 from margrave.domain import Domain
 from margrave.errors import PlanError
 from margrave.measurements import Measurements
-from margrave.mechanisms import interruption
+from margrave.mechanisms import spending
 from margrave.mechanisms.gaussian_marginals import gaussian_marginals
-from margrave.mechanisms.interruption import Interrupted
 from margrave.mechanisms.residual_planner import measure
 from margrave.mechanisms.scalable_mwem import scalable_mwem
+from margrave.mechanisms.spending import Interrupted, terminable
 from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.privacy.ledger import Ledger
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
 DOMAIN = Domain.fromdict(dict.fromkeys("abcdefg", 4))
@@ -169,10 +169,10 @@ def test_signals_at_fifty_moments_lose_nothing(name, tmp_path):
 
 @every_mechanism
 def test_a_second_ctrl_c_ends_at_once_and_says_what_is_lost(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(interruption, "_ONE_PRESS_SECONDS", 0.0)
+    monkeypatch.setattr(spending, "_ONE_PRESS_SECONDS", 0.0)
     monkeypatch.setenv("MARGRAVE_THREADS", "1")
     noticed, said = threading.Event(), []
-    monkeypatch.setattr(interruption, "_say", lambda text: (said.append(text), noticed.set()))
+    monkeypatch.setattr(spending, "_say", lambda text: (said.append(text), noticed.set()))
     books, sampler = Books(tmp_path / "books"), SignallingSampler([3, 4], seconds=0.01, noticed=noticed)
     if name == "rounds":
         # Both within one round, which has one draw only.
@@ -221,7 +221,7 @@ def test_a_signal_during_the_charge_waits_too(tmp_path):
 
 
 def test_a_second_ctrl_c_during_the_charge_sends_to_the_ledger(tmp_path, monkeypatch):
-    monkeypatch.setattr(interruption, "_ONE_PRESS_SECONDS", 0.0)
+    monkeypatch.setattr(spending, "_ONE_PRESS_SECONDS", 0.0)
     books = Books(tmp_path / "books")
 
     def charging(*words, **details):
@@ -318,7 +318,7 @@ def test_every_stage_is_handed_over_and_is_a_measurement_by_itself():
 def test_what_ends_a_process_is_like_ctrl_c_in_a_terminable_block(number):
     former = signal.signal(number, signal.SIG_DFL)
     try:
-        with pytest.raises(KeyboardInterrupt), interruption.terminable():
+        with pytest.raises(KeyboardInterrupt), terminable():
             signal.raise_signal(number)
         assert signal.getsignal(number) == signal.SIG_DFL
     finally:

@@ -558,7 +558,7 @@ def test_a_ledger_that_went_away_is_not_begun_again(ledger):
 def test_a_file_that_is_no_ledger(path, content):
     path.write_bytes(content)
     for cap in (None, 1):
-        with refused("is not a ledger: its first line is no header; give the file of a ledger"):
+        with refused("is not a ledger: its first line is not a header; give the file of a ledger"):
             Ledger(path, cap=cap)
     assert path.read_bytes() == content
 
@@ -672,7 +672,7 @@ def test_a_full_disk_charges_nothing_and_leaves_the_ledger_whole(ledger):
         process = run(code, ledger.path, len(before) + room if room else 10)
         out, error = process.communicate()
         assert error == ""
-        assert "(File too large); nothing was charged: make room or mend the disk and try again" in out
+        assert "(File too large); nothing was charged: free or repair the disk, then retry" in out
         assert ("its folder must exist, be writable and have room" in out) == (room == 0)
         assert ledger.path.read_bytes() == before
     assert ledger.charge("0.01", "room again").number == 4

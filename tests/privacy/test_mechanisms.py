@@ -21,10 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import families, seeds
 
-from margrave import boundary
+from margrave import CodedTable, boundary
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
-from margrave.data.counting.coded_table import CodedTable
 from margrave.domain import Domain
 from margrave.errors import (
     BudgetRefusedError,
@@ -53,7 +52,7 @@ from margrave.privacy.noise import (
     gaussian_sampler,
 )
 from margrave.privacy.selection import selection_cost, selection_epsilon
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
 BUDGET = Budget.zcdp(rho="0.5")

@@ -11,8 +11,13 @@ import pytest
 
 from margrave.errors import NoiseError
 from margrave.privacy.entropy import InsecureSeededSource, SystemEntropy, Words
-from margrave.privacy.noise import discrete_gaussian, discrete_laplace, gaussian_sampler
-from margrave.privacy.opendp_noise import deviation_above, opendp_discrete_gaussian
+from margrave.privacy.noise import (
+    deviation_above,
+    discrete_gaussian,
+    discrete_laplace,
+    gaussian_sampler,
+    opendp_discrete_gaussian,
+)
 
 DRAW = {"variance": discrete_gaussian, "scale": discrete_laplace}
 RECORDED = [2, 0, 1, 1, 0, -1, -1, 2]
@@ -62,7 +67,9 @@ def test_a_parameter_that_is_not_exact_is_refused_and_never_rounded(name, value)
 @pytest.mark.parametrize("name", DRAW)
 @pytest.mark.parametrize("value", [0, -1, Fraction(-1, 3)], ids=str)
 def test_noise_that_protects_nobody_is_refused(name, value):
-    with pytest.raises(NoiseError, match=rf"the {name} must be positive, got {value}; noise of {name} 0 would protect"):
+    with pytest.raises(
+        NoiseError, match=rf"the {name} must be positive, got {value}; noise of {name} 0 would not protect anyone"
+    ):
         DRAW[name](value, 1)
 
 
@@ -213,7 +220,7 @@ def test_opendp_takes_no_source():
 
 
 def test_a_missing_opendp_is_said_before_anything_is_drawn(monkeypatch):
-    monkeypatch.setattr("margrave.privacy.opendp_noise.find_spec", lambda name: None)
+    monkeypatch.setattr("margrave.privacy.noise.find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "opendp", None)
     for ask in (lambda: gaussian_sampler("opendp"), lambda: opendp_discrete_gaussian(1, 1)):
         with pytest.raises(NoiseError, match=r"not installed; run pip install 'margrave\[opendp\]', or use sampler"):

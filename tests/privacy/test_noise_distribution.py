@@ -162,7 +162,7 @@ def test_moments_signs_and_neighbours(family, value):
 def test_opendp_draws_from_the_same_distribution(variance):
     """A two-sample χ² test on bins of about equal content; OpenDP has no seed: a false alarm once in a million runs."""
     pytest.importorskip("opendp", reason="OpenDP is the oracle: pip install opendp")
-    from margrave.privacy.opendp_noise import opendp_discrete_gaussian
+    from margrave.privacy.noise import opendp_discrete_gaussian
 
     ours = discrete_gaussian(variance, 400_000, source=InsecureSeededSource(16))
     theirs = opendp_discrete_gaussian(variance, 40_000)

@@ -12,11 +12,10 @@ import pytest
 
 from margrave.errors import NoiseError
 from margrave.privacy.entropy import InsecureSeededSource, Words
-from margrave.privacy.exact_draws import draw_exactly, propose_exactly
 from margrave.privacy.exponential import exponential_bounds
 from margrave.privacy.noise import discrete_gaussian, discrete_laplace, draw_lazily
 from margrave.privacy.noise_kernels import MARGIN
-from margrave.privacy.staircase import CELLS, gaussian_staircase, laplace_staircase
+from margrave.privacy.staircase import CELLS, draw_exactly, gaussian_staircase, laplace_staircase, propose_exactly
 
 VARIANCES = [
     Fraction(1, 10**4),

@@ -20,8 +20,7 @@ import numpy as np
 import pytest
 from replay import Choice, replay
 
-from margrave import boundary
-from margrave.data.counting.coded_table import CodedTable
+from margrave import CodedTable, boundary
 from margrave.domain import Domain
 from margrave.errors import MeasurementError
 from margrave.mechanisms import gaussian_marginals as marginals_module

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from margrave.data.counting.coded_table import CodedTable
+from margrave import CodedTable
 from margrave.data.source import Data, TableSource, open_source
 from margrave.domain import Attribute, Domain
 from margrave.errors import DataError, LedgerError

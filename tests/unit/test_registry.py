@@ -16,7 +16,7 @@ from margrave.methods import names
 from margrave.privacy.entropy import InsecureSeededSource
 from margrave.privacy.noise import gaussian_sampler
 from margrave.release.export.registry import registry_entry
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
 yaml = pytest.importorskip("yaml", reason="the entry is read back with PyYAML, which only the tests need")

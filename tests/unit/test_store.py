@@ -20,8 +20,8 @@ from margrave.escaping import unguarded
 from margrave.measurements import Measurements
 from margrave.privacy.entropy import InsecureSeededSource
 from margrave.privacy.noise import gaussian_sampler
-from margrave.release.reconstruct import reconstruct
-from margrave.release.rows import covered, kept_rows
+from margrave.release.facts import covered, kept_rows
+from margrave.release.publication import reconstruct
 from margrave.release.store.loading import load
 from margrave.release.store.saving import save
 from margrave.release.store.tables import table_stems

@@ -26,7 +26,7 @@ def run(code, folder, **options):
     """Run some code in a process of its own, which has a release to save and the folder to save it to."""
     setup = "import os, resource, signal, sys\nfrom releases import made, measured\n"
     setup += "release, folder = made(measured()), sys.argv[1]\n"
-    environment = {**os.environ, "PYTHONPATH": str(TESTS), "MARGRAVE_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]), "MARGRAVE_THREADS": "1"}
     command = [sys.executable, "-c", setup + code, str(folder)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False, **options)
 

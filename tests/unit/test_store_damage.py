@@ -19,12 +19,12 @@ from releases import WORKLOAD, edit, foreign, made, measured, reseal, same
 from margrave.domain import Attribute, Domain
 from margrave.errors import MargraveError, StoreError
 from margrave.measurements import Measurements
-from margrave.release.reconstruct import reconstruct
-from margrave.release.store.inspection import verify
+from margrave.release.publication import reconstruct
+from margrave.release.store import checksum
 from margrave.release.store.loading import load as load_lazily
-from margrave.release.store.pages import page_sizes
+from margrave.release.store.loading import verify
 from margrave.release.store.saving import save
-from margrave.release.store.verification import checksum
+from margrave.release.store.tables import page_sizes
 from margrave.workload import Workload
 
 RELEASE = made(measured(), "lnn")
@@ -167,9 +167,9 @@ def test_what_cannot_be_read_is_listed(folder, monkeypatch):
     def breaking(*names):
         return lambda file: broken() if file.name in names else checksum(file)
 
-    monkeypatch.setattr("margrave.release.store.verification.checksum", breaking("domain.json"))
+    monkeypatch.setattr("margrave.release.store.loading.checksum", breaking("domain.json"))
     assert f"{folder / 'domain.json'} cannot be read (Input/output error){anew(folder)}" in verify(folder)
-    monkeypatch.setattr("margrave.release.store.verification.checksum", breaking("domain.json", "measurements.npz"))
+    monkeypatch.setattr("margrave.release.store.loading.checksum", breaking("domain.json", "measurements.npz"))
     assert f"{folder / 'domain.json'} cannot be read (Input/output error); get the release again" in verify(folder)
     monkeypatch.undo()
     monkeypatch.setattr("os.walk", broken)
@@ -257,7 +257,7 @@ def test_a_manifest_that_is_none_is_refused(folder, content, text):
 
 def test_a_manifest_without_end_is_not_read(folder, monkeypatch):
     size = (folder / "manifest.json").stat().st_size
-    monkeypatch.setattr("margrave.strict_json.read_text.__kwdefaults__", {"most_bytes": size - 1})
+    monkeypatch.setattr("margrave.files.read_text.__kwdefaults__", {"most_bytes": size - 1})
     with refused(f"manifest.json is damaged: larger than {size - 1:,} bytes"):
         load(folder)
 
@@ -346,9 +346,9 @@ def put(*path):
         (put("tables", 0, "attributes", ["who"]), "no attribute 'who' in the domain"),
         (put("tables", 0, "attributes", ["age", "sex"]), "its manifest does not list each table once"),
         (put("tables", 0, "attributes", "sex"), "is damaged (an entry is not a JSON list)"),
-        (put("solution", "status", "LUCKY"), "its solution is no report of the solver ('LUCKY')"),
-        (put("solution", "gap", "small"), "its solution is no report of the solver (could not convert"),
-        (put("solution", {}), "its solution is no report of the solver ('status')"),
+        (put("solution", "status", "LUCKY"), "its solution is not a report of the solver ('LUCKY')"),
+        (put("solution", "gap", "small"), "its solution is not a report of the solver (could not convert"),
+        (put("solution", {}), "its solution is not a report of the solver ('status')"),
         (put("files", "../x", {"bytes": 1, "sha256": "0" * 64}), "'../x' is not the name of a file in the folder"),
         (put("files", "y", {"bytes": 1, "sha256": "0" * 64}), None),
         (put("files", "y", {"bytes": 1, "sha256": "x"}), "is damaged (a checksum is not 64 hexadecimal digits)"),
@@ -414,11 +414,11 @@ def counts(values):
         (lambda table: table.select([1, 0, *range(2, 7)]), "its columns are not those of the table"),
         (lambda table: table.take([1, 0, 2, 3, 4, 5]), "its labels are not those of domain.json"),
         (lambda table: table.set_column(1, "sex", pa.array([*"FMFMFX"])), "its labels are not those of domain.json"),
-        (lambda table: table.set_column(1, "sex", pa.array([*"FMFMF", None])), "its labels are no categories"),
+        (lambda table: table.set_column(1, "sex", pa.array([*"FMFMF", None])), "its labels are not categories"),
         (lambda table: table.set_column(1, "sex", pa.array(range(6))), "is damaged"),
-        (lambda table: table.set_column(2, "count", pa.array(range(6))), "its counts are no column of numbers"),
-        (lambda table: table.set_column(2, "count", pa.array([*"123456"])), "its counts are no column of numbers"),
-        (lambda table: table.rename_columns(["age", "sex", *"nnnnn"]), "its counts are no column of numbers"),
+        (lambda table: table.set_column(2, "count", pa.array(range(6))), "its counts are not a column of numbers"),
+        (lambda table: table.set_column(2, "count", pa.array([*"123456"])), "its counts are not a column of numbers"),
+        (lambda table: table.rename_columns(["age", "sex", *"nnnnn"]), "its counts are not a column of numbers"),
         (
             lambda table: table.set_column(1, "sex", pa.array(["F" * 3_000_000 + str(n) for n in range(6)])),
             "a column claims more than it can hold",
@@ -497,7 +497,7 @@ def false_shape(members):
         ),
         (
             repacked("measurements.npz", lambda m: m.update({"header.npy": b"no array"})),
-            "a member is no array",
+            "a member is not an array",
         ),
     ],
 )

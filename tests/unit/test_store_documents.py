@@ -13,9 +13,8 @@ import pytest
 from releases import made, measured, same
 
 from margrave.errors import StoreError
-from margrave.release.store.documents import is_release, replace_document, require_outside
-from margrave.release.store.inspection import verify
-from margrave.release.store.loading import load
+from margrave.release.store.folder import is_release, replace_document, require_outside
+from margrave.release.store.loading import load, verify
 
 RELEASE = made(measured())
 
@@ -94,7 +93,7 @@ def test_a_failure_is_an_error_in_words_and_leaves_a_release_that_loads(folder, 
 def test_a_kill_between_the_two_renames_leaves_a_release_that_loads(folder):
     code = (
         "import os, signal, sys\n"
-        "from margrave.release.store.documents import replace_document\n"
+        "from margrave.release.store.folder import replace_document\n"
         "real = os.replace\n"
         "def replace(source, target, **options):\n"
         "    real(source, target, **options)\n"

@@ -16,16 +16,17 @@ A_{γ,τ} takes a residual to its share of a marginal, A⁺_{γ,τ} takes a marg
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra import kernels
-from margrave.algebra.kernels import Floats
-from margrave.algebra.layout import Layout
-from margrave.algebra.threads import over_tables
+from margrave.algebra.kernels import Floats, over_tables
 from margrave.errors import MeasurementError
+
+if TYPE_CHECKING:
+    from margrave.algebra.layout import Layout
 
 Number = TypeVar("Number", bound=np.generic)
 Axes = tuple[int, ...]

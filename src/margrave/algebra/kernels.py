@@ -8,26 +8,88 @@ the algebra (the derivation is in ``transform``):
 
 Both walk a table as blocks of its last three axes (a, b, c); a block touches contiguous pieces of the facets. Tables,
 facets and their places come in flat arrays described by an ``Index``. All loops release the interpreter lock, and a
-call works on a range of tables that no other call touches, so that plain threads can share a workload.
+call works on a range of tables that no other call touches, so that plain threads can share a workload (`over_tables`).
+Ranges are handed out one by one: a core that is busy with something else takes fewer of them. Which thread runs a range
+never changes a result.
 
 Arrays are cut into views before they are looped over: a loop variable that indexes a view directly is known not to be
 negative, and only then do the loops run in vector registers (five times faster than offset arithmetic).
+
+The compiler (numba) takes as long to import as all else that a query of a saved release needs. So a decorated function
+is a `Kernel` at first, which asks for the compiler when it is called. Kernels call each other, and the compiler must
+then see compiled functions: before a kernel is compiled, every kernel that its module knows by name is replaced there.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache, update_wrapper
+from itertools import pairwise
+from threading import Lock, RLock
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.compilation import compiler
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# Threads may call a kernel for the first time at once.
+_LOCK = RLock()
+
+
+class Kernel:
+    """A function that is compiled when it is first called.
+
+    Parameters
+    ----------
+    function
+        A function that numba can compile.
+    options
+        The options of ``numba.njit``.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        self._function, self._options = function, options
+        self._compiled: Callable[..., Any] | None = None
+        update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401 — the decorator keeps the types of the function
+        """Call the compiled function."""
+        return (self._compiled or self.compiled())(*arguments)
+
+    def compiled(self) -> Callable[..., Any]:
+        """Return numba's form of the function."""
+        with _LOCK:
+            if self._compiled is None:
+                from numba import njit
+
+                self._compiled = cast("Callable[..., Any]", njit(**self._options)(self._function))
+                names = self._function.__globals__
+                for name, value in list(names.items()):
+                    if isinstance(value, Kernel):
+                        names[name] = value.compiled()
+            return self._compiled
+
+
+def compiler(**options: Any) -> Callable[[Function], Function]:  # noqa: ANN401 — as numba takes them
+    """Return a decorator for functions to compile with these options of ``numba.njit``."""
+
+    def decorator(function: Function) -> Function:
+        return cast("Function", Kernel(function, options))
+
+    return decorator
+
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # Sums may be regrouped, which vector registers need; NaN and infinity keep their meaning.
 compiled = compiler(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
+# Below this many cells a second thread costs more than it brings (waking it takes about as long as 50,000 cells).
+_CELLS_WORTH_A_THREAD = 65_536
+_RANGES_PER_THREAD = 8
 
 
 class Index(NamedTuple):
@@ -376,3 +438,60 @@ def integrate_tables(first: int, last: int, index: Index, tables: Floats) -> Non
                     values[o, a - 1] += values[o, a]
             subtract_mean(values)
             outer *= length
+
+
+def thread_count() -> int:
+    """Return how many threads to use: ``MARGRAVE_THREADS`` if set, else the cores this process may run on."""
+    asked = os.environ.get("MARGRAVE_THREADS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def over_tables(task: Callable[[int, int], None], first: int, last: int, offset: Integers) -> None:
+    """Call ``task(begin, end)`` for ranges that make up tables ``first … last − 1``, on all threads.
+
+    Parameters
+    ----------
+    task
+        Works on the tables begin … end − 1 and on nothing that another range writes.
+    first, last
+        The tables to work on.
+    offset
+        First cell of each table; tells how much work a table is.
+    """
+    cells = int(offset[last] - offset[first])
+    threads = thread_count()
+    if cells < _CELLS_WORTH_A_THREAD or threads == 1 or last - first < 2:
+        if last > first:
+            task(first, last)
+        return
+    pieces = min(threads * _RANGES_PER_THREAD, last - first, max(threads, cells // _CELLS_WORTH_A_THREAD))
+    targets = offset[first] + np.arange(1, pieces) * (cells / pieces)
+    bounds = np.unique(np.concatenate([[first], np.searchsorted(offset[first:last], targets) + first, [last]]))
+    ranges = list(pairwise(bounds.tolist()))
+    # Not a shared iterator: without an interpreter lock it might hand out a range twice, and tasks may add up.
+    taking = Lock()
+
+    def work() -> None:
+        while True:
+            with taking:
+                if not ranges:
+                    return
+                begin, end = ranges.pop(0)
+            task(begin, end)
+
+    helpers: list[Future[None]] = [_pool(threads).submit(work) for _ in range(threads - 1)]
+    try:
+        work()
+    finally:
+        for helper in helpers:
+            helper.result()
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Return the pool that serves all calls with this many threads."""
+    return ThreadPoolExecutor(max_workers=threads - 1, thread_name_prefix="margrave")

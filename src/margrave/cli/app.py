@@ -13,18 +13,13 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from margrave.cli.custodian import domain, validate
 from margrave.cli.demo import demo
-from margrave.cli.domain import domain
-from margrave.cli.export import export
 from margrave.cli.ledger import ledger
 from margrave.cli.options import complete
-from margrave.cli.plan import plan
-from margrave.cli.query import query
-from margrave.cli.reconstruct import reconstruct
-from margrave.cli.release import release
-from margrave.cli.report import report
+from margrave.cli.release import plan, reconstruct, release
+from margrave.cli.saved import export, query, report
 from margrave.cli.screen import Screen, styled
-from margrave.cli.validate import validate
 from margrave.errors import BudgetRefusedError, InterruptionError, MargraveError
 from margrave.escaping import without_passwords
 

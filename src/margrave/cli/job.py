@@ -27,17 +27,17 @@ from typing import TYPE_CHECKING, Any
 
 from margrave import methods
 from margrave.errors import BudgetRefusedError, DomainError, JobError, suggestion
-from margrave.mechanisms.registry import DEFAULT as USUAL_MECHANISM
-from margrave.mechanisms.registry import MECHANISMS, mechanism_class
+from margrave.files import MOST_BYTES_BY_HAND, read_text
+from margrave.mechanisms import DEFAULT as USUAL_MECHANISM
+from margrave.mechanisms import MECHANISMS, mechanism_class
 from margrave.methods import DEFAULT as USUAL_METHOD
 from margrave.methods import Method, find, names
 from margrave.options import Kind, Option, option, options_of
-from margrave.strict_json import MOST_BYTES_BY_HAND, read_text
 
 if TYPE_CHECKING:
-    from margrave.data.description import Data
-    from margrave.domain import Domain
-    from margrave.mechanisms.mechanism import Mechanism
+    from margrave.data.source import Data
+    from margrave.domain.domain import Domain
+    from margrave.mechanisms import Mechanism
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
     from margrave.release.publication import Publication
@@ -290,7 +290,7 @@ class Job:
 
     def read_domain(self) -> Domain:
         """Read the domain file."""
-        from margrave.domain import Domain
+        from margrave.domain.domain import Domain
 
         return Domain.read(self.need("domain"))
 
@@ -342,7 +342,7 @@ class Job:
 
     def source(self) -> Data:
         """Return the description of the private table; nothing is opened."""
-        from margrave.data.description import Data
+        from margrave.data.source import Data
 
         options = {name: getattr(self, name) for name in _OF_DATA if getattr(self, name) is not None}
         return Data(self.need("data"), **options)

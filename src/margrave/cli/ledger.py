@@ -96,23 +96,23 @@ def repair(
 
     Example:  margrave ledger repair people.ledger
     """
-    from margrave.privacy.budget import spoken_rho
+    from margrave.privacy.budget import format_rho
     from margrave.privacy.ledger import Ledger
 
     record = Ledger(file)
     booked = record.repair(rho)
-    console().print(f"Booked {spoken_rho(booked.rho)} as entry {booked.number}; the ledger is complete again.")
+    console().print(f"Booked {format_rho(booked.rho)} as entry {booked.number}; the ledger is complete again.")
     _print_balance(record.balance())
 
 
 def _print_balance(balance: Balance) -> None:
     """Print cap, spending and remainder, each as ρ and as ε of that ρ."""
-    from margrave.privacy.budget import shown_epsilon, spoken_rho
+    from margrave.privacy.budget import format_rho, shown_epsilon
 
     screen = console()
     for word, rho in (("cap", balance.cap), ("spent", balance.spent), ("left", balance.left)):
         epsilon = f"ε = {shown_epsilon(balance.epsilon(rho))} at δ = {balance.delta:g}"
-        screen.print(f"{word:>6}: {spoken_rho(rho)}, by itself {epsilon}")
+        screen.print(f"{word:>6}: {format_rho(rho)}, by itself {epsilon}")
     screen.print(
         "ρ adds up from charge to charge. These ε do not add up: two charges of ε = 1 are less than ε = 2 together."
     )

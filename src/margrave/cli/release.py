@@ -1,28 +1,106 @@
-"""``margrave release``: from a private table to a finished publication in one command."""
+"""``margrave release``: from a private table to a finished publication in one command.
+
+``margrave plan`` says what its budget buys before any data is opened. ``margrave reconstruct`` does its second half: a
+release from noisy tables made elsewhere, or from measurements that were kept.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from margrave.cli.job import Job
-from margrave.cli.options import AsJson, takes
+from margrave.cli.options import AsJson, named_tables, takes
 from margrave.cli.screen import Screen, Tick, console, print_json, progress, styled
-from margrave.errors import InterruptionError, MargraveError
+from margrave.errors import InterruptionError, JobError, MargraveError, PlanError
 
 if TYPE_CHECKING:
-    from margrave.measurements import Measurements, Provenance
-    from margrave.measurements.safekeeping import KeptFile
-    from margrave.mechanisms.mechanism import Mechanism
+    from margrave.measurements.archive import KeptFile
+    from margrave.measurements.measurements import Measurements
+    from margrave.measurements.provenance import Provenance
+    from margrave.mechanisms import Mechanism
+    from margrave.planning.expectation import Expectation
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
     from margrave.release.publication import Publication
     from margrave.release.release import Release
     from margrave.workload import Workload
+
+_UNBIASED = "Errors are standard errors of the unbiased estimates; the non-negative tables are nearer on the whole."
+_Margins = dict[tuple[str, ...], float]
+
+
+@takes("plan", job=True)
+def plan(
+    asked: Job,
+    margin: Annotated[
+        list[str] | None, typer.Option("--margin", help="Also show the 95 % margin of this table, as age,sex.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Show what a budget buys: the error of every table. The data is never opened.
+
+    Example:  margrave plan --domain domain.json --kway 3 --epsilon 1 --delta 1e-9 --contributions 1
+    """
+    workload, budget, rows = asked.workload(asked.read_domain()), asked.budget(), asked.need("contributions")
+    mechanism = asked.measuring()
+    method = asked.reconstructing()
+    expected = mechanism.predict(workload, budget, contributions=rows)
+    notes = list(mechanism.notes(workload, budget, contributions=rows))
+    objective = getattr(expected, "objective", method.objective)
+    if asked.method is not None and objective != method.objective:
+        notes.append(
+            f"The plan is made for objective {objective}; for method {method.name} --objective {method.objective} is "
+            "usually better."
+        )
+    if margin and expected is None:
+        raise PlanError(f"the errors of {mechanism.title} cannot be predicted", remedy="leave out --margin")
+    margins = {} if expected is None else {one: expected.margin_of_error(*one) for one in named_tables(margin)}
+    if json:
+        print_json(_plan_document(workload, budget, rows, mechanism.name, expected, margins))
+        return
+    screen = console()
+    screen.print(f"{workload!r}")
+    screen.print(f"budget: ε = {budget.epsilon():.6g} at δ = {float(budget.delta):.3g}")
+    for line in () if expected is None else str(expected.summary()).splitlines():
+        screen.print(line)
+    for names, value in margins.items():
+        noun = "people" if rows == 1 else "rows"
+        screen.print(f"{' × '.join(names)}: ± {value:,.1f} {noun} (95 %)")
+    for note in (*notes, *(() if expected is None else (_UNBIASED,))):
+        screen.print(note)
+    if workload.domain.unreviewed:
+        screen.print("The domain is a draft: nothing is measured with it before it is reviewed.")
+
+
+def _plan_document(
+    workload: Workload,
+    budget: Budget,
+    contributions: int,
+    mechanism: str,
+    expected: Expectation | None,
+    margins: _Margins,
+) -> dict[str, Any]:
+    """Return what is to be expected as JSON can hold it."""
+    return {
+        "tables": len(workload),
+        "cells": workload.cells,
+        "rho": float(budget.rho),
+        "epsilon": budget.epsilon(),
+        "delta": float(budget.delta),
+        "contributions": contributions,
+        "mechanism": mechanism,
+        "objective": getattr(expected, "objective", None),
+        "errors_are": None if expected is None else "standard errors of the unbiased estimates",
+        "orders": [] if expected is None else [asdict(row) for row in expected.summary().rows],
+        "margins": [{"attributes": list(names), "margin": value} for names, value in margins.items()],
+    }
 
 
 @takes("release", job=True)
@@ -35,6 +113,46 @@ def release(asked: Job, json: AsJson = False) -> None:
     run(asked, json=json)
 
 
+@takes("reconstruct", job=True)
+def reconstruct(
+    asked: Job,
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="A .npz file of measurements, the folder of a release, or noisy tables (CSV, Parquet)."),
+    ],
+    variance: Annotated[
+        float | None, typer.Option("--variance", help="The variance of the noise, for files without such a column.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Make consistent, non-negative tables from noisy ones. Costs no budget.
+
+    Example:  margrave reconstruct age-sex.csv region.csv --variance 25 --domain domain.json --tables age,sex
+    --tables region --out release
+    """
+    from margrave.measurements.measurements import Measurements
+
+    publication = asked.publication()
+    if any(path.suffix == ".npz" or path.is_dir() for path in files):
+        if len(files) > 1:
+            raise JobError(
+                "an .npz file or a folder is given with other files", remedy="give it alone, or give tables only"
+            )
+        noisy = Measurements.load(files[0])
+    elif asked.domain is None:
+        raise JobError("noisy tables need their domain", remedy="give its file with --domain")
+    else:
+        noisy = Measurements.read_tables(files, asked.read_domain(), variance=variance)
+    workload = asked.workload(noisy.domain)
+    publication.check(workload)
+    with progress() as begin:
+        released = publication.publish(noisy, workload, progress=begin)
+    if json:
+        print_json(result(publication, released))
+    else:
+        say(publication, released, console())
+
+
 def run(job: Job, *, json: bool = False) -> None:
     """Do a job. What can be refused is refused before the table is read; what was paid for is never lost.
 
@@ -45,7 +163,7 @@ def run(job: Job, *, json: bool = False) -> None:
     json
         Whether to print the result as JSON.
     """
-    from margrave.measurements.safekeeping import KeptFile
+    from margrave.measurements.archive import KeptFile
 
     publication = job.publication()
     workload, budget = job.workload(job.read_domain()), job.budget()
@@ -83,7 +201,7 @@ def _released(
     begin: Callable[[str], Tick],
 ) -> Release:
     """Measure the table and publish; a message after the charge always says how to continue."""
-    from margrave.mechanisms.interruption import terminable
+    from margrave.mechanisms.spending import terminable
 
     try:
         noisy = _measured(job, mechanism, workload, budget, ledger, kept, begin)
@@ -108,7 +226,7 @@ def _measured(
     begin: Callable[[str], Tick],
 ) -> Measurements:
     """Measure the table of a job; signals wait until what was paid for is on disk."""
-    from margrave.mechanisms.mechanism import Run
+    from margrave.mechanisms import Run
 
     source = replace(job.source(), progress=begin("counting"))
     stages = begin("measuring") if mechanism.staged else None
@@ -126,18 +244,18 @@ def _continuation(job: Job, kept: KeptFile) -> str:
 
 def _interrupted(budget: Budget, *, charged: bool) -> str:
     """Return what a run that was interrupted has cost."""
-    from margrave.privacy.budget import spoken_budget
+    from margrave.privacy.budget import format_budget
 
-    return f"interrupted; {spoken_budget(budget)} is charged" if charged else "interrupted; nothing was charged"
+    return f"interrupted; {format_budget(budget)} is charged" if charged else "interrupted; nothing was charged"
 
 
 def _beginning(ledger: Ledger, delta: float) -> str:
     """Return the sentence for a ledger that does not exist yet: one that was moved would start again at zero."""
-    from margrave.privacy.budget import Budget, spoken_budget
+    from margrave.privacy.budget import Budget, format_budget
 
     return (
         f"ledger: a new ledger is begun, {ledger.path}, with the cap "
-        f"{spoken_budget(Budget.zcdp(rho=ledger.cap, delta=delta))}. If this table has a ledger elsewhere, stop now "
+        f"{format_budget(Budget.zcdp(rho=ledger.cap, delta=delta))}. If this table has a ledger elsewhere, stop now "
         "(Ctrl-C) and name that file."
     )
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.domain import Attribute, Domain
+from margrave.domain.attribute import Attribute
+from margrave.domain.domain import Domain
 
 Codes = NDArray[np.int64]
 

@@ -9,7 +9,7 @@ databases are shown without user, password and options.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -95,13 +95,6 @@ def _meaning(kind: type[Exception]) -> str:
     library = kind.__module__.split(".")[0].removeprefix("_")
     words = _MEANINGS.get(library, {}).get(kind.__name__)
     return (words or _OTHERWISE).format(error=kind.__name__)
-
-
-def quiet_items(items: Iterator[T], what: str) -> Iterator[T]:
-    """Yield the items of an iterator over the private table; if it fails, raise an error without anything of it."""
-    end = object()
-    while (item := quietly(lambda: next(items, end), what)) is not end:
-        yield item  # type: ignore[misc]
 
 
 def shown(source: str) -> str:

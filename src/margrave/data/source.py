@@ -1,25 +1,195 @@
-"""PRIVATE: from a description of a table to its exact counts, by fetching its rows or by having its engine count."""
+"""PRIVATE: which table is meant (`Data`, which reads nothing by itself), and its exact counts (`TableSource`)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from margrave.algebra.kernels import Integers
-from margrave.algebra.layout import Layout
-from margrave.data.description import Data
-from margrave.data.opening import URL, kind_of, opened
-from margrave.data.redaction import quietly, shown, without_credentials
-from margrave.domain import Domain
-from margrave.errors import DataError
+from margrave.data.kinds import SourceKind, TextFormat, is_foreign, is_separated, kind_of, wrong_ending
+from margrave.data.redaction import quietly, shown, split_url, without_credentials
+from margrave.domain.domain import Domain
+from margrave.errors import DataError, suggestion
 
 if TYPE_CHECKING:
+    from margrave.algebra.kernels import Integers
+    from margrave.algebra.layout import Layout
     from margrave.data.engines.engine import Engine
-    from margrave.data.persons.contributions import Choice
+    from margrave.data.persons import Choice
 
-__all__ = ["Data", "Source", "TableSource", "is_source", "open_source"]
+Counting = Literal["auto", "fetch", "push-down"]
+COUNTINGS: tuple[Counting, ...] = ("auto", "fetch", "push-down")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Data:
+    """A private table, wherever it is kept; nothing is opened before it is counted.
+
+    Parameters
+    ----------
+    source
+        A path (CSV, TSV, JSON, Parquet, plain or compressed, patterns such as ``survey/*.parquet``, or a ``.duckdb``
+        file), a ``postgresql://`` URL, a frame of pandas, Polars or PySpark, Arrow data, a DuckDB relation or an Ibis
+        table.
+    table
+        Which table of a database, its schema before a dot; a URL may also name it in its path.
+    query
+        In its place, one SELECT in the SQL of the database, which reads and does nothing else. ``privacy_id`` and
+        ``contributions`` are about the rows of its result. It is a public declaration, like the domain: do not derive
+        it from the data.
+    privacy_id
+        The column that tells whose row it is. Of each person at most ``contributions`` rows are kept, chosen by a
+        fresh secret, the same for all tables. Without it the caller's word is taken that nobody has more.
+    counts
+        The column that tells how often each row is there, for counts that were computed elsewhere.
+    counting
+        "fetch" (read all rows and count them here), "push-down" (have the engine count, one query a table), or "auto":
+        push-down where the rows are elsewhere and the tables are few and small enough.
+    delimiter
+        The character between the fields of a CSV file, "tab" for a tab; None: a comma, in TSV files a tab. With it
+        files that end in ``.txt`` or ``.dat`` are read as CSV too.
+    encoding
+        How the characters of a CSV file are stored, such as "windows-1252", "latin-1" or "utf-16"; None: UTF-8.
+    decimal
+        The mark before the fraction of numbers in a CSV file: "." or ",".
+    progress
+        Called with the number of tables that are counted and of all to count.
+    publish_query
+        Whether the record of the release quotes the query. It always says that there was one; the ledger always has
+        the text.
+    """
+
+    source: object
+    _: KW_ONLY
+    table: str | None = None
+    query: str | None = None
+    privacy_id: str | None = None
+    counts: str | None = None
+    counting: Counting = "auto"
+    delimiter: str | None = None
+    encoding: str | None = None
+    decimal: Literal[".", ","] = "."
+    progress: Callable[[int, int], None] | None = None
+    publish_query: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant, before anything is opened."""
+        kind = kind_of(self.source)
+        for word in ("table", "query", "privacy_id", "counts"):
+            value = getattr(self, word)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise DataError(f"{word} is a {type(value).__name__} or empty", remedy="give it as text")
+        self._check_table(kind)
+        self._check_publication()
+        self._check_text_format(kind)
+        if self.counts is not None and self.privacy_id is not None:
+            raise DataError(
+                "counts that were computed elsewhere have no rows of persons",
+                remedy="leave out privacy_id (--privacy-id) or counts (--counts)",
+            )
+        if self.counting not in COUNTINGS:
+            hint = suggestion(self.counting, COUNTINGS) if isinstance(self.counting, str) else ""
+            raise DataError(f"no counting {self.counting!r}{hint} (counting, --counting, is {', '.join(COUNTINGS)})")
+        if self.counts is not None and self.counting == "push-down":
+            raise DataError(
+                "counts that were computed elsewhere are fetched", remedy="leave out counting='push-down' (--counting)"
+            )
+        if self.progress is not None and not callable(self.progress):
+            raise DataError(f"progress is a {type(self.progress).__name__}", remedy="give a function of two numbers")
+
+    def _check_table(self, kind: SourceKind) -> None:
+        """Refuse a table where there are none to choose from, and a database without one."""
+        named = [self.table, self.query]
+        if kind is SourceKind.POSTGRES_URL:
+            named.append(split_url(os.fspath(self.source))[1])  # type: ignore[call-overload]
+        given = sum(value is not None for value in named)
+        if kind not in (SourceKind.POSTGRES_URL, SourceKind.DUCKDB_FILE):
+            if given:
+                raise self._foreign(kind) or DataError(
+                    f"a {kind} is one table", remedy="leave out table (--table) and query (--query)"
+                )
+        elif given != 1:
+            raise DataError(
+                f"a {kind} has many tables", remedy="name one of them by table=… (--table), or give a query=… (--query)"
+            )
+
+    def _check_publication(self) -> None:
+        """Refuse to publish a query that is not there."""
+        if not isinstance(self.publish_query, bool):
+            raise DataError(f"publish_query is a {type(self.publish_query).__name__}", remedy="give True or False")
+        if self.publish_query and self.query is None:
+            raise DataError(
+                "publish_query (--publish-query) is given without a query",
+                remedy="give query=… (--query), or leave it out",
+            )
+
+    def _check_text_format(self, kind: SourceKind) -> None:
+        """Refuse words on the text of a CSV file where there is none."""
+        given = self.text_format.given
+        if given and not (kind is SourceKind.FILE and is_separated(str(self.source), self.delimiter)):
+            raise self._foreign(kind) or DataError(
+                f"{given} is for CSV files, and this is another kind of table", remedy="leave it out"
+            )
+
+    def _foreign(self, kind: SourceKind) -> DataError | None:
+        """Return the error for a file that another program has to open, if it is one."""
+        return wrong_ending(str(self.source)) if kind is SourceKind.FILE and is_foreign(str(self.source)) else None
+
+    @property
+    def text_format(self) -> TextFormat:
+        """How the text in a CSV file is written."""
+        return TextFormat(self.delimiter, self.encoding, self.decimal)
+
+    @contextmanager
+    def opened(self) -> Iterator[Engine]:
+        """Open the table for reading, and close what was opened at the end."""
+        with ExitStack() as stack:
+            yield _engine(self, stack)
+
+    def __repr__(self) -> str:
+        # Neither the address with its password nor any row.
+        return f"Data({kind_of(self.source)})"
+
+
+def described(source: object) -> Data:
+    """Return the description of a private table: a `Data` as it is, or one made from a path, a frame or a URL."""
+    return source if isinstance(source, Data) else Data(source)
+
+
+def _engine(data: Data, stack: ExitStack) -> Engine:
+    """Return the engine for a table; libraries are loaded here, each when it is needed."""
+    from margrave.data.engines import databases, engine, files, spark
+
+    source: Any = data.source
+    kind = kind_of(source)
+    if kind is SourceKind.FILE:
+        return files.open_file(str(os.fspath(source)), stack, data.text_format)
+    if kind is SourceKind.DUCKDB_FILE:
+        return files.open_database(str(os.fspath(source)), data.table, data.query, stack)
+    if kind is SourceKind.POSTGRES_URL:
+        return databases.open_url(str(source), data.table, data.query, stack)
+    if kind is SourceKind.DUCKDB_RELATION:
+        return engine.DuckEngine(source, stack)
+    if kind is SourceKind.IBIS:
+        return databases.open_ibis(source, stack)
+    if kind is SourceKind.SPARK:
+        return spark.SparkEngine(source, stack)
+    return _arrow_engine(source, kind, stack)
+
+
+def _arrow_engine(source: object, kind: SourceKind, stack: ExitStack) -> Engine:
+    """Return the engine for Arrow data and for frames."""
+    import pyarrow as pa
+
+    from margrave.data.engines import engine
+
+    if kind in (SourceKind.ARROW_DATASET, SourceKind.ARROW_READER):
+        return engine.ArrowEngine(source, stack)
+    if kind is SourceKind.ARROW_STREAM:
+        return engine.ArrowEngine(pa.RecordBatchReader.from_stream(source), stack)
+    return engine.FrameEngine(pa.Table.from_batches([source]) if kind is SourceKind.ARROW_BATCH else source, stack)
 
 
 class Source(Protocol):
@@ -92,12 +262,12 @@ class TableSource:
     def _count(self, layout: Layout) -> Integers:
         from margrave.data.counting.fetch import fetch_counts
         from margrave.data.counting.pushdown import pays
-        from margrave.data.persons.contributions import Choice, draw_salt
+        from margrave.data.persons import Choice, draw_salt
 
         data = self._data
         tables = len(layout.sets) - layout.outer
         progress = data.progress or (lambda done, tables: None)
-        with opened(data.source, data.table, data.query, data.text_format) as engine:
+        with data.opened() as engine:
             push = data.counting == "push-down" or (data.counting == "auto" and pays(engine, layout))
             # One salt for all tables of a run, and another for every run.
             choice = None if data.privacy_id is None else Choice(data.privacy_id, self.contributions, draw_salt())
@@ -175,9 +345,9 @@ def _address(source: object) -> str:
     """Return where a table is, without a word that could be a password."""
     kind = kind_of(source)
     if not isinstance(source, str | os.PathLike):
-        return kind
+        return str(kind)
     name = os.fspath(source)
-    if kind == URL:
+    if kind is SourceKind.POSTGRES_URL:
         return without_credentials(name)
     path = os.path.abspath(name)  # noqa: PTH100 — it may be a pattern
     return path if shown(path) == repr(path) else shown(path)

@@ -2,6 +2,6 @@
 
 from margrave.domain.attribute import Attribute
 from margrave.domain.domain import Domain
-from margrave.domain.values.kind import Label
+from margrave.domain.values import Label
 
 __all__ = ["Attribute", "Domain", "Label"]

@@ -24,10 +24,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from margrave.domain.values.bins import Bins
-from margrave.domain.values.kind import Label, Mask, Values, checked_text, is_number
-from margrave.domain.values.labels import Labels
-from margrave.domain.values.registry import declare, value_keys
+from margrave.domain.kinds import Bins, Labels, declare, value_keys
+from margrave.domain.values import Label, Mask, Values, checked_text, is_number
 from margrave.errors import DomainError, QueryError, suggestion
 
 Outside = Literal["error", "drop"]

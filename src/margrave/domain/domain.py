@@ -25,18 +25,17 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from margrave.atomic_file import replacing
 from margrave.domain.attribute import Attribute, attribute_keys
-from margrave.domain.foreign.recognition import YAML_ENDINGS, foreign_attributes, parse_yaml
-from margrave.domain.values.kind import Label, checked_text
+from margrave.domain.values import Label, checked_text
 from margrave.errors import DomainError, suggestion
 from margrave.escaping import visible
-from margrave.strict_json import MOST_BYTES_BY_HAND, check_keys, parse_object, read_text
+from margrave.files import MOST_BYTES_BY_HAND, check_keys, parse_object, read_text, replacing
 
 _SCHEMA = 1
 _CODEBOOK_KEYS = ("draft", "reviewed", "margrave", "schema", "description", "attributes")
 _MOST_NAMES_SHOWN = 12
 _NOT_REVIEWED = "a draft that was not marked as reviewed"
+_YAML_ENDINGS = (".yaml", ".yml")
 _json = partial(json.dumps, ensure_ascii=False)
 
 
@@ -108,6 +107,8 @@ class Domain:
             return cls(_codebook_attributes(document), **words)
         if not document:
             raise DomainError("the JSON object names no attribute", remedy='name at least one, as in {"age": 85}')
+        from margrave.domain.foreign import foreign_attributes
+
         foreign = foreign_attributes(document)
         return cls.fromdict(document) if foreign is None else cls(foreign)
 
@@ -120,7 +121,9 @@ class Domain:
         """
         file = Path(path)
         try:
-            if file.suffix.lower() in YAML_ENDINGS:
+            if file.suffix.lower() in _YAML_ENDINGS:
+                from margrave.domain.foreign import parse_yaml
+
                 return cls._of_document(parse_yaml(read_text(file, most_bytes=MOST_BYTES_BY_HAND)))
             return cls.from_json(read_text(file))
         except OSError as error:

@@ -3,9 +3,16 @@
 The header says which kind of thing the file holds and in which version of its schema. Nothing that is read is ever
 executed, and zip's checksums find damage.
 
-A file may come from anybody, so nothing in it is taken on trust. Its arrays are not compressed and do not overlap: what
+A file may come from anywhere, so everything in it is checked. Its arrays are not compressed and do not overlap: what
 is read takes no more memory than the file has bytes. An array is read only if the zip entry, its own header and the
 shape that the caller expects of it agree, and that is known before any memory is taken for it.
+
+Measurements that are paid for are never lost: they are on disk before anything else is done with them. A `KeptFile`
+checks, before anything is spent, that they can be written. Its ``save`` is the ``keep`` of a mechanism:
+
+    kept = KeptFile("release.measurements.npz")
+    kept.require_room(cells)
+    noisy = margrave.measure(plan, source, keep=kept.save, defer_signals=True)
 """
 
 from __future__ import annotations
@@ -14,22 +21,23 @@ import json
 import math
 import os
 import re
+import shutil
 import stat
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from tempfile import mkdtemp
+from typing import IO, Any, BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.atomic_file import replacing
 from margrave.errors import MargraveError, MeasurementError
+from margrave.files import MOST_BYTES, parse_object, replacing
 from margrave.memory import require_memory
-from margrave.strict_json import MOST_BYTES, parse_object
 
 Shape = tuple[int, ...]
 
@@ -62,6 +70,11 @@ _END, _END_64, _LOCATOR_64 = struct.Struct("<4s8xL4xH"), struct.Struct("<4s36xQ8
 _BLOCK = 2**20
 # Arrays that any machine holds.
 _SMALL = 2**24
+_ENDING = ".measurements.npz"
+# The longest name of a file that systems agree on, in bytes.
+_LONGEST_NAME = 255
+# A number takes eight bytes; the rest is for what describes them.
+_BYTES_A_CELL, _BYTES_BESIDE = 8, 10_000_000
 
 
 def write_archive(
@@ -186,7 +199,7 @@ def open_archive(path: str | os.PathLike[str], kind: str, schema: int) -> Iterat
 
 
 def _check_directory(file: Path, stream: BinaryIO) -> None:
-    """Refuse what is no zip file, and one whose list of members alone would take much memory."""
+    """Refuse what is not a zip file, and one whose list of members alone would take much memory."""
     outline = os.fstat(stream.fileno())
     if not stat.S_ISREG(outline.st_mode):
         raise MeasurementError(f"{file} is not a regular file", remedy="give the path of a saved file")
@@ -228,7 +241,7 @@ def _outline(stream: IO[bytes]) -> tuple[np.dtype[Any], bool, Shape]:
     """Return type, order and shape of an array from its header; the stream is then at its first number."""
     start = stream.read(len(_MAGIC) + 2)
     if len(start) != len(_MAGIC) + 2 or not start.startswith(_MAGIC):
-        raise ValueError("a member is no array in numpy's format 1.0")
+        raise ValueError("a member is not an array in numpy's format 1.0")
     found = _OUTLINE.fullmatch(stream.read(int.from_bytes(start[len(_MAGIC) :], "little")))
     if found is None:
         raise ValueError("an array says nothing about its shape, or is not of plain numbers")
@@ -275,3 +288,87 @@ def _check_header(file: Path, header: Mapping[str, Any], kind: str, schema: int)
         raise MeasurementError(f"{file} has schema {version!r}", remedy="a version is a whole number from 1")
     if version > schema:
         raise MeasurementError(f"{file} has schema {version}, this margrave reads up to {schema}", remedy="upgrade it")
+
+
+class Savable(Protocol):
+    """What can be kept in a file, as `Measurements` can."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file."""
+        ...
+
+
+class KeptFile:
+    """A file for measurements that are paid for, until the release made from them is finished.
+
+    Parameters
+    ----------
+    target
+        The file to write.
+
+    Attributes
+    ----------
+    target
+        The file to write.
+    path
+        Where the measurements are; None as long as there are none.
+    """
+
+    def __init__(self, target: str | os.PathLike[str]) -> None:
+        self.target = Path(target)
+        self.path: Path | None = None
+
+    @classmethod
+    def beside(cls, folder: str | os.PathLike[str]) -> KeptFile:
+        """Return the file beside the folder of a release that is still to be made."""
+        return cls(Path(folder).parent / f"{Path(folder).name}{_ENDING}")
+
+    def require_room(self, cells: int) -> None:
+        """Raise `MeasurementError`, before anything is spent, if the measurements could not be written.
+
+        Parameters
+        ----------
+        cells
+            How many numbers will be measured at most.
+        """
+        file = self.target
+        if os.path.lexists(file):
+            raise MeasurementError(
+                f"{file} exists: the measurements of a run that did not finish",
+                remedy=f"they are paid for. Make the release "
+                f"from them (margrave reconstruct {file} …), or remove the file to spend again",
+            )
+        if len(os.fsencode(file.name)) > _LONGEST_NAME:
+            raise MeasurementError(f"the name {file.name[:40]}… is too long for a file", remedy="choose a shorter one")
+        try:
+            file.touch(exist_ok=False)
+            free = shutil.disk_usage(file.parent).free
+        except OSError as error:
+            raise MeasurementError(
+                f"{file} cannot be written ({error.strerror})", remedy="choose another folder"
+            ) from error
+        finally:
+            with suppress(OSError):
+                file.unlink()
+        needed = _BYTES_A_CELL * cells + _BYTES_BESIDE
+        if free < needed:
+            raise MeasurementError(
+                f"the disk of {file.parent} has {free / 1e6:,.0f} MB left and the measurements alone may take "
+                f"{needed / 1e6:,.0f} MB",
+                remedy="free some space, or choose a folder elsewhere",
+            )
+
+    def save(self, noisy: Savable) -> None:
+        """Save measurements in place of earlier ones; if need be in the folder for temporary files."""
+        try:
+            noisy.save(self.target)
+        except MargraveError:
+            self.target = Path(mkdtemp(prefix="margrave-")) / f"kept{_ENDING}"
+            noisy.save(self.target)
+        self.path = self.target
+
+    def remove(self) -> None:
+        """Remove the file, once the release made from it is finished."""
+        if self.path is not None:
+            with suppress(OSError):
+                self.path.unlink()

@@ -25,23 +25,32 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from margrave.algebra import lattice, transform
+from margrave.algebra import transform
 from margrave.algebra.differences import corner, integrate, integrate_corners
-from margrave.algebra.kernels import Floats, Integers
-from margrave.algebra.lattice import AttributeSet
-from margrave.algebra.layout import Layout
+from margrave.algebra.layout import AttributeSet, Layout, canonical
 from margrave.discrete_gaussian import exact_variance
-from margrave.domain import Domain
+from margrave.domain.domain import Domain
 from margrave.errors import MargraveError, MeasurementError
 from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive, write_archive
-from margrave.measurements.entries import Names, Observation, marginal, observation, read_only, spoken
-from margrave.measurements.noise import Gaussian, Laplace, Loss, checked_positive, real_array
+from margrave.measurements.entries import (
+    Names,
+    Observation,
+    marginal,
+    observation,
+    read_noisy_tables,
+    read_only,
+    spoken,
+)
+from margrave.measurements.likelihood import Gaussian, Laplace, Loss, checked_positive, real_array
 from margrave.measurements.provenance import Provenance
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats, Integers
 
 # The name of the file in the folder of a release.
 _IN_RELEASE = "measurements.npz"
@@ -265,7 +274,7 @@ class Measurements:
     def sets(self) -> tuple[Names, ...]:
         """The attribute sets whose residuals were measured, as names in domain order, in canonical order."""
         measured = [self.layout.sets[place] for place in np.flatnonzero(self.counts).tolist()]
-        return tuple(self.domain.names(members) for members in lattice.canonical(measured))
+        return tuple(self.domain.names(members) for members in canonical(measured))
 
     def count(self, *names: str) -> int:
         """Return how often the residual on these attributes was measured, with any noise."""
@@ -319,8 +328,6 @@ class Measurements:
         variance
             The variance of the noise of every cell, for files without such a column.
         """
-        from margrave.measurements.noisy_tables import read_noisy_tables
-
         return cls.from_marginals(domain, read_noisy_tables(paths, domain, variance))
 
     @classmethod

@@ -3,7 +3,7 @@
 Plain values that travel with the measurements into every file. Nothing here depends on the private table: amounts are
 planned before it is read, and the sets that a mechanism chose were chosen privately.
 
-A record comes from a file as often as from a mechanism, so nothing in it is taken on trust: every field has its type,
+A record comes from a file as often as from a mechanism, so everything in it is checked: every field has its type,
 the steps cost no more than ρ, and the stated ε is no less than ρ and δ give.
 """
 

@@ -17,25 +17,28 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import chain, combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.boundary import measure_marginal
 from margrave.data.source import is_source, open_source
 from margrave.discrete_gaussian import exact_variance
-from margrave.domain import Domain
+from margrave.domain.domain import Domain
 from margrave.errors import DataError, PlanError
-from margrave.measurements import Measurements
-from margrave.mechanisms.mechanism import Mechanism, Run, checked_request
+from margrave.measurements.measurements import Measurements
+from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
 from margrave.planning.coefficients import cell_counts, cell_variances, checked_contributions
 from margrave.planning.expectation import Expectation
 from margrave.privacy.budget import DEFAULT_DELTA, Budget, Number, exact_number
-from margrave.privacy.ledger import Ledger
-from margrave.privacy.noise import Sampler
 from margrave.workload import Workload
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
+    from margrave.privacy.ledger import Ledger
+    from margrave.privacy.noise import Sampler
 
 _Asked = list[tuple[tuple[str, ...], Fraction]]
 # Longer fractions of ρ are rounded up to so many binary digits.

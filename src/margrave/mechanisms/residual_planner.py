@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,18 +14,20 @@ from margrave.boundary import check_range, measure_residuals
 from margrave.data.source import open_source
 from margrave.discrete_gaussian import exact_variance
 from margrave.errors import PlanError
-from margrave.measurements import Measurements
-from margrave.mechanisms.mechanism import Mechanism, Run, checked_request
+from margrave.measurements.measurements import Measurements
+from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
 from margrave.options import option
 from margrave.planning import plans
 from margrave.planning.allocation import OBJECTIVES, TOLERANCE
 from margrave.planning.coefficients import exact_cost
 from margrave.planning.plans import Plan
-from margrave.privacy.budget import Budget
-from margrave.privacy.ledger import Ledger
-from margrave.privacy.noise import Sampler
-from margrave.workload import Workload
+
+if TYPE_CHECKING:
+    from margrave.privacy.budget import Budget
+    from margrave.privacy.ledger import Ledger
+    from margrave.privacy.noise import Sampler
+    from margrave.workload import Workload
 
 # Costs are rounded up to multiples of this share of the budget before they are added: thousands of exact fractions have
 # a common denominator of millions of digits. The noise of a plan leaves room for more than that.

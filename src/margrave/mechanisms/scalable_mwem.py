@@ -26,29 +26,41 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from numbers import Integral
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats, Index, Integers, add_facets, compiled, spread_facets, widest_facets
+from margrave.algebra.kernels import (
+    Floats,
+    Index,
+    Integers,
+    add_facets,
+    compiled,
+    over_tables,
+    spread_facets,
+    widest_facets,
+)
 from margrave.algebra.layout import Layout
-from margrave.algebra.threads import over_tables
 from margrave.boundary import MOST_ROWS, measure_marginal
 from margrave.data.source import open_source
 from margrave.errors import PlanError
-from margrave.measurements import Measurements, Provenance
+from margrave.measurements.measurements import Measurements
+from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.gaussian_marginals import marginal_cost
-from margrave.mechanisms.mechanism import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, Spending, checked_sampler, provenance, spending
 from margrave.options import option
 from margrave.planning.coefficients import checked_contributions
 from margrave.privacy.budget import Budget, Number, exact_number
 from margrave.privacy.entropy import Source as EntropySource
 from margrave.privacy.entropy import SystemEntropy
-from margrave.privacy.ledger import Ledger
-from margrave.privacy.noise import Sampler
 from margrave.privacy.selection import select, selection_epsilon
-from margrave.workload import Workload
+
+if TYPE_CHECKING:
+    from margrave.measurements.provenance import Provenance
+    from margrave.privacy.ledger import Ledger
+    from margrave.privacy.noise import Sampler
+    from margrave.workload import Workload
 
 # b, B, the cap, and how many terms are added between two cuts, as in (1). The grid moves the score of a table of a
 # million cells by at most 8 people.
@@ -315,7 +327,7 @@ def scalable_mwem(
     one_way_share
         The share of the budget for the tables of one attribute, all of them, before the first round; none by default,
         as in the paper. With few rounds some attributes are in no table that is chosen, and nothing is known about
-        them: a tenth to a quarter is well spent (docs/completion.md).
+        them: a tenth to a quarter is well spent.
     repeat
         Whether a table may be measured more than once, as in the paper. Then the noise of a large table that was
         measured is often the largest error there is, and the same table is chosen again and again: False is the better

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from margrave.errors import ReleaseError, suggestion
-from margrave.methods.maximum_likelihood import MaximumLikelihood
+from margrave.methods.maximum_likelihood import MaximumLikelihood, Truncated
 from margrave.methods.method import Method, Unrecorded
 from margrave.methods.nonnegative import NonNegative
-from margrave.methods.truncated import Truncated
 
 __all__ = ["MaximumLikelihood", "Method", "NonNegative", "Truncated", "Unrecorded", "find", "names", "read"]
 

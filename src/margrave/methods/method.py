@@ -22,7 +22,7 @@ from margrave.errors import ReleaseError, suggestion
 
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
-    from margrave.measurements import Measurements
+    from margrave.measurements.measurements import Measurements
     from margrave.reconstruction.estimates import Estimates
     from margrave.reconstruction.nonnegative import Solution, State
     from margrave.reconstruction.nonnegative.workers import Hire
@@ -275,7 +275,7 @@ class Unrecorded(Method):
         return self.like.words
 
     def make(self, request: Request) -> Made:
-        """Refuse: nobody knows the options."""
+        """Refuse: the options are not known."""
         raise ReleaseError(
             f"not all options of this {self.name!r} are recorded ({self.note})",
             remedy=f"give the method itself, such as method={self.name!r} for its defaults",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeGuard
 
 import numpy as np
 
-from margrave.algebra.lattice import by_size
+from margrave.algebra.layout import by_size
 from margrave.errors import ConvergenceError, ReleaseError, suggestion
 from margrave.methods.method import Made, Method, Request, UnrecordableError, Words
 from margrave.options import Kind, option
@@ -22,7 +22,7 @@ from margrave.options import Kind, option
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
     from margrave.algebra.layout import Layout
-    from margrave.domain import Domain
+    from margrave.domain.domain import Domain
     from margrave.reconstruction.estimates import Estimates
     from margrave.reconstruction.prior.automatic import Choice
     from margrave.workload import Workload

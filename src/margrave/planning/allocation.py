@@ -16,14 +16,17 @@ by c² and change nothing here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from margrave.algebra.kernels import Floats
-from margrave.algebra.layout import Layout
 from margrave.errors import ConvergenceError
 from margrave.planning.coefficients import cell_counts, cell_variances, cost_coefficients, variance_coefficients
-from margrave.workload import Workload
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
+    from margrave.algebra.layout import Layout
+    from margrave.workload import Workload
 
 OBJECTIVES = ("total_variance", "table_variance", "max_variance", "nonnegative")
 TOLERANCE = 1e-4

@@ -28,13 +28,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from math import fsum, prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats, Index, compiled, subset_tables
-from margrave.algebra.layout import Layout
 from margrave.errors import PlanError
+
+if TYPE_CHECKING:
+    from margrave.algebra.layout import Layout
 
 
 def checked_contributions(contributions: object) -> int:

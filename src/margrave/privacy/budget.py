@@ -114,7 +114,7 @@ class Budget:
             return NotImplemented
         if other.rho >= self.rho:
             raise PlanError(
-                f"nothing is left when {spoken_rho(other.rho)} is taken from {spoken_rho(self.rho)}",
+                f"nothing is left when {format_rho(other.rho)} is taken from {format_rho(self.rho)}",
                 remedy="take less, or compare the two first",
             )
         return self._with(self.rho - other.rho)
@@ -134,7 +134,7 @@ class Budget:
         return hash(self.rho)
 
     def __repr__(self) -> str:
-        return f"Budget({spoken_rho(self.rho)}, that is ε = {shown_epsilon(self.epsilon())} at δ = {self.delta:g})"
+        return f"Budget({format_rho(self.rho)}, that is ε = {shown_epsilon(self.epsilon())} at δ = {self.delta:g})"
 
     def _with(self, rho: Fraction) -> Budget:
         return Budget(rho=rho, delta=self.delta)
@@ -218,7 +218,7 @@ def shown_fraction(value: Fraction) -> str:
     return text if Fraction(text) == value or float(text) == float(value) else f"≈{text}"
 
 
-def spoken_rho(value: Fraction) -> str:
+def format_rho(value: Fraction) -> str:
     """Return ``ρ = 0.5``, or ``ρ ≈ 0.0149731`` where six digits are not all of it."""
     text = shown_fraction(value)
     return f"ρ ≈ {text[1:]}" if text.startswith("≈") else f"ρ = {text}"
@@ -229,9 +229,9 @@ def shown_epsilon(epsilon: float) -> str:
     return f"{Context(prec=5, rounding=ROUND_CEILING).create_decimal_from_float(epsilon).normalize():g}"
 
 
-def spoken_budget(budget: Budget) -> str:
+def format_budget(budget: Budget) -> str:
     """Return ``ρ = 0.1 (ε = 2.7155 at δ = 1e-09)``."""
-    return f"{spoken_rho(budget.rho)} (ε = {shown_epsilon(budget.epsilon())} at δ = {budget.delta:g})"
+    return f"{format_rho(budget.rho)} (ε = {shown_epsilon(budget.epsilon())} at δ = {budget.delta:g})"
 
 
 def positive_number(what: str, value: Number) -> Fraction:

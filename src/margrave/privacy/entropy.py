@@ -34,7 +34,7 @@ class Source(Protocol):
 
     @property
     def private(self) -> bool:
-        """Whether nobody can compute the words again, so that noise made of them protects anyone."""
+        """Whether the words cannot be computed again, so that noise made of them protects."""
         ...
 
     def words(self, count: int) -> WordArray:
@@ -66,7 +66,7 @@ class InsecureSeededSource:
     """Words that anyone who knows the seed can compute again: for experiments that must repeat, never for a release.
 
     The words are those of numpy's PCG64, which are the same on every machine. Two threads that share one source get
-    the words in an order that nobody controls; give each a source of its own with `spawn`.
+    the words in an order that is not controlled; give each a source of its own with `spawn`.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class InsecureSeededSource:
 
     @property
     def private(self) -> bool:
-        """False, for ever."""
+        """Always False."""
         return False
 
     def words(self, count: int) -> WordArray:

@@ -42,11 +42,11 @@ from margrave.privacy.budget import (
     Budget,
     Number,
     exact_number,
+    format_rho,
     positive_number,
     shown_epsilon,
     shown_fraction,
     shown_value,
-    spoken_rho,
     zcdp_epsilon,
 )
 from margrave.privacy.ledger_file import (
@@ -98,7 +98,7 @@ class Balance:
 
     def __str__(self) -> str:
         named = (("spent", self.spent), ("cap", self.cap), ("left", self.left))
-        words = ", ".join(f"{word} {spoken_rho(rho)} (ε = {shown_epsilon(self.epsilon(rho))})" for word, rho in named)
+        words = ", ".join(f"{word} {format_rho(rho)} (ε = {shown_epsilon(self.epsilon(rho))})" for word, rho in named)
         return f"{words}, each ε at δ = {self.delta:g}; ρ adds up, these ε do not"
 
 
@@ -288,7 +288,7 @@ class Ledger:
         charges = "1 charge" if len(contents.entries) == 1 else f"{len(contents.entries)} charges"
         state = "; torn last line, call repair()" if contents.torn else ""
         known = "not begun yet" if self.is_new else f"spent {spent} in {charges}, {left} left{state}"
-        return f"Ledger({str(self._path)!r}, cap {spoken_rho(contents.cap)}: {known})"
+        return f"Ledger({str(self._path)!r}, cap {format_rho(contents.cap)}: {known})"
 
     def _read(self) -> Contents:
         if self._asked is not None and self.is_new:
@@ -301,8 +301,8 @@ class Ledger:
         contents = parse(self._path, read_bytes(self._path, file))
         if self._asked is not None and self._asked != contents.cap:
             raise LedgerError(
-                f"ledger {str(self._path)!r} has the cap {spoken_rho(contents.cap)} (exactly "
-                f"{amount_text(contents.cap)}), not {spoken_rho(self._asked)}",
+                f"ledger {str(self._path)!r} has the cap {format_rho(contents.cap)} (exactly "
+                f"{amount_text(contents.cap)}), not {format_rho(self._asked)}",
                 remedy="a cap is fixed when a ledger begins: leave the cap out or give the same",
             )
         if self._seen is not None:
@@ -365,7 +365,7 @@ class Ledger:
         except OSError as error:
             raise LedgerError(
                 f"cannot write to ledger {str(self._path)!r} ({error.strerror})",
-                remedy="nothing was charged: make room or mend the disk and try again",
+                remedy="nothing was charged: free or repair the disk, then retry",
             ) from error
         self._seen = (entry.number, entry.hash)
         return entry
@@ -388,7 +388,7 @@ def _amount(what: str, value: Number | Budget) -> Fraction:
 def _refusal(path: Path, contents: Contents, asked: Fraction) -> str:
     spent, cap, left = contents.spent, contents.cap, contents.cap - contents.spent
     text = (
-        f"ledger {str(path)!r} refuses {spoken_rho(asked)}: {shown_fraction(spent)} of the cap "
+        f"ledger {str(path)!r} refuses {format_rho(asked)}: {shown_fraction(spent)} of the cap "
         f"{shown_fraction(cap)} is spent, {shown_fraction(left)} remains; ask for no more than that"
     )
     if asked - left < cap / 10**9:

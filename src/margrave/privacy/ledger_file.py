@@ -144,7 +144,7 @@ def _parse_header(path: Path, line: bytes) -> tuple[Fraction, str]:
     record = _parse_json(line) or {}
     if record.get("margrave") != "ledger" or not isinstance(record.get("schema"), int):
         raise LedgerError(
-            f"{str(path)!r} is not a ledger: its first line is no header", remedy="give the file of a ledger"
+            f"{str(path)!r} is not a ledger: its first line is not a header", remedy="give the file of a ledger"
         )
     if record["schema"] > SCHEMA:
         raise LedgerError(
@@ -269,7 +269,7 @@ def read_bytes(path: Path, file: int) -> bytes:
             pieces.append(piece)
     except OSError as error:
         raise LedgerError(
-            f"cannot read ledger {str(path)!r} ({_reason(error)})", remedy="mend the disk and try again"
+            f"cannot read ledger {str(path)!r} ({_reason(error)})", remedy="free or repair the disk, then retry"
         ) from error
     return b"".join(pieces)
 
@@ -277,8 +277,8 @@ def read_bytes(path: Path, file: int) -> bytes:
 def write_line(file: int, line: bytes, *, at: int, undo: bool) -> None:
     """Write a line in place of all bytes from ``at`` on, and wait until it is on disk.
 
-    If that fails and ``undo`` is set, the file is cut back to ``at``; the caller holds the lock, so nobody has seen the
-    piece. If even the cut fails, the piece is found as a torn line.
+    If that fails and ``undo`` is set, the file is cut back to ``at``; the caller holds the lock, so no other
+    process has seen the piece. If even the cut fails, the piece is found as a torn line.
     """
     try:
         done = 0

@@ -15,34 +15,41 @@ does.
   of 2⁻⁴⁰, more than twice the proven bound of its error, 2⁻⁴¹·⁴. It stays undecided with probability below 2⁻³⁸ (once
   in 2.7 · 10¹¹ comparisons), and then
 - ``exponential`` decides it in whole numbers, with as many bits of e^−x and of U as that takes.
-- ``exact_draws`` is the same algorithm in whole numbers alone; fed the same words it gives the same samples, and the
-  tests hold the compiled loop to that, also with a margin that leaves some or all comparisons undecided.
+- ``staircase.draw_exactly`` is the same algorithm in whole numbers alone; fed the same words it gives the same samples,
+  and the tests hold the compiled loop to that, also with a margin that leaves some or all comparisons undecided.
 
 Two events end a call with a `NoiseError` instead of samples: 4,096 zero bits in a row where coins are read, and a call
 that needs more than 4,096 + 32 · count words (it takes 2.1 to 3.1 a sample). From a fair source they have probability
-below 2⁻⁴⁰⁰⁰ a sample and 2⁻⁵⁰⁰ a call; they stand for broken sources. All samples fit int64 (see ``exact_draws``).
+below 2⁻⁴⁰⁰⁰ a sample and 2⁻⁵⁰⁰ a call; they stand for broken sources. All samples fit int64 (see ``staircase``).
 *Not* promised: that the time a call takes, or the memory it leaves behind, tells nothing about its samples.
 
 A round reads two words as a rule, so most of the time goes into the system's entropy. The loop releases the interpreter
 lock and calls share nothing but a source: threads can draw side by side, with `SystemEntropy` or with spawned sources.
+
+`OpendpSampler` is OpenDP's discrete Gaussian, for those who trust it more than ours, and the oracle of our tests.
+OpenDP takes a standard deviation in float64, so the variance cannot be kept exactly. The standard deviation is rounded
+*up* to the next float64: the noise has at least the variance asked for, and at most a fraction of 2⁻⁵¹ more. Its 64-bit
+whole numbers saturate, which no variance up to 10³⁰ reaches but with odds of e^(−4·10⁷).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from margrave.errors import NoiseError, suggestion
 from margrave.privacy.entropy import InsecureSeededSource, Source, SystemEntropy, Words
-from margrave.privacy.exact_draws import propose_exactly
 from margrave.privacy.exponential import exact_fraction
 from margrave.privacy.noise_kernels import DONE, MARGIN, PART, UNDECIDED, WHOLE, Integers, fill
-from margrave.privacy.opendp_noise import OpendpSampler, require_opendp
-from margrave.privacy.staircase import Staircase, gaussian_staircase, laplace_staircase
+from margrave.privacy.staircase import Staircase, gaussian_staircase, laplace_staircase, propose_exactly
 
 __all__ = [
     "InsecureSeededSource",
@@ -66,6 +73,10 @@ SMALLEST_SCALE = Fraction(1, 10**15)
 _SYSTEM = SystemEntropy()
 _SAMPLERS = ("margrave", "opendp")
 _LONGEST_NAME = 100
+# OpenDP takes and returns lists; this many numbers at a time keep them small.
+_OPENDP_BLOCK = 65_536
+# Where the square of its float and the range of its samples are safe.
+_OPENDP_SMALLEST, _OPENDP_LARGEST = Fraction(1, 10**6), 10**30
 
 
 def discrete_gaussian(
@@ -236,7 +247,7 @@ def described_sampler(sampler: Sampler) -> tuple[str, bool]:
 
 
 def described_source(source: Source) -> tuple[str, bool]:
-    """Return what a record says of a source of random bits: its name, and whether nobody can compute them again.
+    """Return what a record says of a source of random bits: its name, and whether they cannot be computed again.
 
     As for `described_sampler`, a source that is not of this package is foreign and not private.
     """
@@ -256,7 +267,9 @@ def _foreign(thing: Sampler | Source) -> str:
 def _within(value: Fraction, what: str, smallest: Fraction, largest: int) -> Fraction:
     """Return the parameter if its samples can be represented."""
     if value <= 0:
-        raise NoiseError(f"the {what} must be positive, got {value}", remedy=f"noise of {what} 0 would protect nobody")
+        raise NoiseError(
+            f"the {what} must be positive, got {value}", remedy=f"noise of {what} 0 would not protect anyone"
+        )
     if not smallest <= value <= largest:
         size = f"10^{len(str(int(value))) - 1} or more" if value > 1 else f"less than 1/{int(1 / value)}"
         raise NoiseError(
@@ -292,3 +305,74 @@ def _checked_source(source: Source) -> Source:
 def _words(source: Source, count: int) -> Words:
     """Return the words of one call, and no more of them than any call needs from a fair source."""
     return Words(_checked_source(source), 4096 + 32 * count)
+
+
+@dataclass(frozen=True)
+class OpendpSampler:
+    """OpenDP's sampler on its own entropy, which is the system's."""
+
+    @property
+    def name(self) -> str:
+        """The sampler and its source of random bits."""
+        return "opendp (system entropy)"
+
+    @property
+    def private(self) -> bool:
+        """True: OpenDP draws from the system."""
+        return True
+
+    def draw(self, variance: Fraction, count: int) -> NDArray[np.int64]:
+        """Return ``count`` samples of the discrete Gaussian."""
+        return opendp_discrete_gaussian(variance, count)
+
+    def spawn(self, count: int) -> Sequence[OpendpSampler]:
+        """Return this sampler ``count`` times: it has no state."""
+        return [self] * count
+
+
+def require_opendp() -> None:
+    """Raise `NoiseError` if the package opendp is not installed."""
+    if find_spec("opendp") is None:
+        raise NoiseError(
+            "sampler 'opendp' needs the package opendp, which is not installed",
+            remedy="run pip install 'margrave[opendp]', or use sampler 'margrave'",
+        )
+
+
+def opendp_discrete_gaussian(variance: Fraction | int, count: int) -> NDArray[np.int64]:
+    """Return samples of the discrete Gaussian by OpenDP; the variance may come out larger by a fraction of 2⁻⁵¹.
+
+    Parameters
+    ----------
+    variance
+        From 10⁻⁶ to 10³⁰, as a fraction or whole number.
+    count
+        How many samples, at least 0.
+    """
+    variance = exact_fraction(variance, "the variance")
+    if not _OPENDP_SMALLEST <= variance <= _OPENDP_LARGEST:
+        raise NoiseError(
+            "sampler 'opendp' takes a variance from 1e-06 to 1e+30, this one is outside",
+            remedy="use sampler 'margrave' for less, or measure in other units",
+        )
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
+        raise NoiseError(f"the count of samples must be a whole number of at least 0, got {count!r}")
+    require_opendp()
+    dp = import_module("opendp.prelude")
+    dp.enable_features("contrib")
+    # Plain int would be OpenDP's 32-bit numbers, at whose ends large noise would pile up.
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
+    mechanism = dp.m.make_gaussian(*space, scale=deviation_above(variance))
+    samples = np.empty(int(count), dtype=np.int64)
+    for begin in range(0, len(samples), _OPENDP_BLOCK):
+        block = samples[begin : begin + _OPENDP_BLOCK]
+        block[:] = mechanism([0] * len(block))
+    return samples
+
+
+def deviation_above(variance: Fraction) -> float:
+    """Return the smallest float64, but for a step, whose square is at least the variance."""
+    deviation = math.sqrt(variance)
+    while Fraction(deviation) ** 2 < variance:
+        deviation = math.nextafter(deviation, math.inf)
+    return deviation

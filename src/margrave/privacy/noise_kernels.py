@@ -17,20 +17,22 @@ IEEE 754 rounds correctly, none is a library's exponential. For x < 512:
 Together less than 2⁻⁴¹·⁴ < μ/2: so an accepted y has (u + 1)/2⁶⁴ ≤ T and a refused one u/2⁶⁴ ≥ T, which is rule (1) of
 ``exponential``. For x ≥ 512 and fewer than 64 tails, T < 4096 · 2⁶⁴ · e⁻⁵¹² < 2⁻⁶⁴, so u ≥ 1 is refused for certain; P
 is given as ½. Anything else is undecided. A comparison is undecided with probability below (3 μ + 2⁻⁶²) < 2⁻³⁸: once in
-2.7 · 10¹¹. Then the loop hands the round, from its first word on, to ``exact_draws``.
+2.7 · 10¹¹. Then the loop hands the round, from its first word on, to ``staircase.propose_exactly``.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from margrave.privacy.entropy import WordArray
 from margrave.privacy.exponential import exponential_bounds
+
+if TYPE_CHECKING:
+    from margrave.privacy.entropy import WordArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

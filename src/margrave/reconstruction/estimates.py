@@ -1,10 +1,10 @@
-r"""ReM, first half: an estimate of every residual of a workload's closure from all that was measured ([ReM] Alg. 2).
+r"""ReM: an estimate of every residual of a workload's closure from all that was measured ([ReM] Alg. 2).
 
 The global problem, a data vector that minimises the sum of all losses, falls apart into one small problem for each
 residual ([ReM] Thm. 1). A residual that was never measured is estimated as zero. Measurements with one variance are
 combined when they are collected. All others are combined here, by the least sum of losses,
 
-    α̂ = argmin Σ_i L_i(α),        L_i the negative log-likelihood of measurement i (see ``measurements.noise``)     (1)
+    α̂ = argmin Σ_i L_i(α),        L_i the negative log-likelihood of measurement i (``measurements.likelihood``)     (1)
 
 - Gaussian noise only:  α̂ = (Σ Σ_i⁻¹)⁻¹ Σ Σ_i⁻¹ z_i  ([ReM] Alg. 3, line 1).                                    (2)
 - Laplace noise only:  each coordinate is the median of its z_i with weights 1/scale_i. Where half of the weight lies on
@@ -16,6 +16,11 @@ combined when they are collected. All others are combined here, by the least sum
 
   Slopes increase, so filling u_j before u_{j−1} is full never pays, and (3) holds at the optimum. What is left is a
   smooth function with bounds on its variables, for L-BFGS-B.
+
+The second half needs no solver where negative cells are allowed: `maximum_likelihood` (GReM-MLE, [ReM] Alg. 3) sums the
+estimates to marginals that explain the measurements best, unbiased where these determine them. From measured marginals
+this is EMP, the pseudo-inverse of all measured marginals at once ([ReM] Alg. 4): collecting them
+(`Measurements.from_marginals`) has already turned them into residuals.
 """
 
 from __future__ import annotations
@@ -24,16 +29,22 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from margrave.algebra import transform
 from margrave.algebra.differences import difference, integrate
 from margrave.algebra.kernels import Floats, Integers
-from margrave.algebra.lattice import AttributeSet
-from margrave.algebra.layout import Layout
 from margrave.errors import ConvergenceError, MeasurementError, ReleaseError
-from margrave.measurements import Gaussian, Laplace, Loss, Measurements, Observation
+from margrave.measurements.likelihood import Gaussian, Laplace, Loss
 from margrave.memory import large_array
+
+if TYPE_CHECKING:
+    from margrave.algebra.layout import AttributeSet, Layout
+    from margrave.measurements.entries import Observation
+    from margrave.measurements.measurements import Measurements
 
 Term = tuple[Floats, Loss]
 
@@ -364,3 +375,35 @@ class _Kinks:
     def _signed(self) -> Floats:
         # v runs downwards, so that it costs −s_0.
         return np.concatenate([-self.slopes[:1], self.slopes[1:]])
+
+
+def maximum_likelihood(estimates: Estimates, *, out: Floats | None = None) -> Floats:
+    """Return the marginals of the closure, μ̂_γ = Σ_{τ⊆γ} A_{γ,τ} α̂_τ ([ReM] Alg. 3, line 2).
+
+    Parameters
+    ----------
+    estimates
+        The estimated residuals.
+    out
+        Shape (layout.cells,), where to write.
+    """
+    layout = estimates.layout
+    # In place on a copy: no second buffer, and no second set of compiled loops for read-only arrays.
+    marginals = np.empty(layout.cells) if out is None else layout.checked(out)
+    np.copyto(marginals, estimates.values)
+    return transform.reconstruct(layout, marginals, out=marginals)
+
+
+def determined(estimates: Estimates) -> NDArray[np.bool_]:
+    """Tell for each table of the closure whether the measurements determine it, shape (tables,).
+
+    They do when every residual inside it was measured, or has no degree of freedom and so is known to be zero. Then the
+    table's maximum-likelihood estimate is unbiased; else it is the one with zeros for what is not known.
+    """
+    index = estimates.layout.index
+    known: NDArray[np.bool_] = (estimates.counts > 0) | (estimates.layout.degrees == 0)
+    # Level by level: a table is determined when its own residual is known and all its facets are determined.
+    for order in range(1, index.axes.shape[1] + 1):
+        tables = np.flatnonzero(index.order == order)
+        known[tables] &= known[index.facet[tables, :order]].all(axis=1)
+    return known

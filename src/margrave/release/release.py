@@ -6,21 +6,23 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from margrave.algebra.kernels import Floats
-from margrave.measurements import Measurements, Provenance
-from margrave.methods.method import Method
-from margrave.reconstruction.estimates import Estimates
-from margrave.reconstruction.nonnegative import Solution
-from margrave.release.counts import Counts
-from margrave.release.queries.query import PublishedTables, Query, Where, answer, answer_share, read_query
-from margrave.release.queries.share import Share
-from margrave.release.store import saving
-from margrave.release.table import Table
+from margrave.release.query import PublishedTables, Query, Where, answer, answer_share, read_query
 from margrave.release.uncertainty import LEVEL, checked_level
-from margrave.workload import Workload
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
+    from margrave.measurements.measurements import Measurements
+    from margrave.measurements.provenance import Provenance
+    from margrave.methods.method import Method
+    from margrave.reconstruction.estimates import Estimates
+    from margrave.reconstruction.nonnegative import Solution
+    from margrave.release.share import Share
+    from margrave.release.table import Counts, Table
+    from margrave.workload import Workload
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -149,6 +151,8 @@ class Release:
         progress
             Called with the number of tables written and the number of all tables.
         """
+        from margrave.release.store import saving
+
         saving.save(self, folder, overwrite=overwrite, csv=csv, documents=documents, title=title, progress=progress)
 
     def __repr__(self) -> str:

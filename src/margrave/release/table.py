@@ -1,14 +1,22 @@
-"""One published table: its counts by the method of the release, and the unbiased estimate with its error bars.
+"""Published tables: the counts of a release in one buffer, and one table of it with its error bars.
 
 Two products side by side. ``values`` is the method's table (by "lnn" non-negative and in agreement with all others);
 ``estimate`` is the unbiased maximum-likelihood table, and ``std_error`` and the interval belong to it alone.
+
+For Arrow, pandas and Polars a table is in tidy long form, one row a cell. The columns of attributes are ordered
+categories (in Arrow an ordered dictionary, in Polars an Enum); rows run through the cells with the last attribute
+fastest. An attribute keeps its name; a column of numbers whose name an attribute already has gets an underscore after
+it, as in ``count_``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from importlib import import_module
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,13 +26,17 @@ from margrave.algebra.kernels import Floats
 from margrave.errors import ReleaseError
 from margrave.escaping import visible
 from margrave.measurements.entries import read_only, spoken
-from margrave.release import frames
 from margrave.release.uncertainty import LEVEL, Interval, discrete_interval, normal_interval
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+
+    from margrave.algebra.layout import Layout
+
+Read = Callable[[Sequence[int], Floats], None]
+Axis = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,7 +84,7 @@ class Table:
             object.__setattr__(self, "estimate", read_only(self.estimate))
 
     def __reduce__(self) -> tuple[type[Table], tuple[object, ...]]:
-        # Made anew by its fields: what was computed from them is not kept, and arrays are read-only again.
+        # Rebuilt from its fields: what was computed from them is not kept, and arrays are read-only again.
         return Table, tuple(getattr(self, one.name) for one in fields(self))
 
     @property
@@ -140,15 +152,15 @@ class Table:
             "ci_low": self.ci_low,
             "ci_high": self.ci_high,
         }
-        return frames.arrow_table(self._axes, columns, {"level": str(self.level), "note": self.note})
+        return arrow_table(self._axes, columns, {"level": str(self.level), "note": self.note})
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the table in long form as a pandas frame, attributes as ordered categoricals; see `to_arrow`."""
-        return frames.pandas_frame(self.to_arrow())
+        return pandas_frame(self.to_arrow())
 
     def to_polars(self) -> pl.DataFrame:
         """Return the table in long form as a Polars frame, attributes as Enum; see `to_arrow`."""
-        return frames.polars_frame(self.to_arrow(), self._axes)
+        return polars_frame(self.to_arrow(), self._axes)
 
     def __repr__(self) -> str:
         noun = "cell" if self.values.size == 1 else "cells"
@@ -156,7 +168,7 @@ class Table:
         return f"Table({visible(spoken(self.attributes))}, {self.values.size:,} {noun}; {error})"
 
     @property
-    def _axes(self) -> list[frames.Axis]:
+    def _axes(self) -> list[Axis]:
         return list(zip(self.attributes, self.categories, strict=True))
 
     @cached_property
@@ -187,3 +199,159 @@ def round_to_total(counts: Floats) -> Floats:
     raised = np.argsort(down - flat, kind="stable")[:lacking]
     down[raised] += 1
     return down.reshape(counts.shape)
+
+
+class Counts:
+    """The counts of every table of a closure.
+
+    Those of a saved release are read when they are first asked for, each once. Threads may share them.
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    buffer
+        Shape (layout.cells,); the counts that are there already. Write to it no more.
+    unread
+        Numbers of the tables that are not there yet.
+    read
+        Reads tables, given by their numbers, into the buffer; raises if it cannot.
+    """
+
+    def __init__(
+        self, layout: Layout, buffer: Floats, *, unread: Collection[int] = (), read: Read | None = None
+    ) -> None:
+        self._layout, self._buffer, self._read = layout, buffer, read
+        self._unread, self._lock = dict.fromkeys(unread), Lock()
+
+    def table(self, place: int) -> Floats:
+        """Return the counts of a table, read-only, axes in domain order."""
+        self._require([place])
+        return read_only(self._layout.view(self._buffer, place))
+
+    def everything(self) -> Floats:
+        """Return the whole buffer, read-only; shape (layout.cells,)."""
+        self._require(list(self._unread))
+        return read_only(self._buffer)
+
+    def _require(self, places: Sequence[int]) -> None:
+        """Read those of the tables that are not there yet."""
+        if self._read is None or not self._unread:
+            return
+        with self._lock:
+            missing = [place for place in places if place in self._unread]
+            if missing:
+                self._read(missing, self._buffer)
+            for place in missing:
+                del self._unread[place]
+
+
+def arrow_table(
+    axes: Sequence[Axis], columns: Mapping[str, NDArray[Any] | float | None], metadata: Mapping[str, str]
+) -> pa.Table:
+    """Return a table in long form.
+
+    Parameters
+    ----------
+    axes
+        Name and categories of each attribute, in the order of the axes.
+    columns
+        Numbers by name: an array with these axes, one number for all cells, or None for a column of nulls. NaN is
+        written as null.
+    metadata
+        Words to go with the table, in its schema.
+    """
+    import pyarrow as pa
+
+    shape = tuple(len(categories) for _, categories in axes)
+    arrays = [_labels(shape, axis, categories) for axis, (_, categories) in enumerate(axes)]
+    arrays += [_numbers(shape, column) for column in columns.values()]
+    attributes = [name for name, _ in axes]
+    names = [*attributes, *(_free_name(name, attributes) for name in columns)]
+    return pa.Table.from_arrays(arrays, names=names).replace_schema_metadata(dict(metadata) or None)
+
+
+def pandas_frame(table: pa.Table) -> pd.DataFrame:
+    """Return a table in long form as a pandas frame with ordered categoricals; nulls become NaN."""
+    _installed("pandas")
+    return table.to_pandas()
+
+
+def polars_frame(table: pa.Table, axes: Sequence[Axis]) -> pl.DataFrame:
+    """Return a table in long form as a Polars frame, attributes as Enum."""
+    polars = _installed("polars")
+    ordered = [polars.col(name).cast(polars.Enum(list(distinct(categories)))) for name, categories in axes]
+    frame: pl.DataFrame = polars.from_arrow(table).with_columns(ordered)
+    return frame
+
+
+def distinct(categories: Sequence[str]) -> tuple[str, ...]:
+    """Return the categories of an attribute, told apart by their codes where two of them read the same."""
+    seen = set(categories)
+    if len(seen) == len(categories):
+        return tuple(categories)
+    # The labels 1 and "1" are two values with one spelling.
+    told: list[str] = []
+    taken: set[str] = set()
+    for code, category in enumerate(categories):
+        name = category if category not in taken else f"{category} (code {code})"
+        while name in taken or (name != category and name in seen):
+            name += "′"
+        told.append(name)
+        taken.add(name)
+    return tuple(told)
+
+
+def _labels(shape: tuple[int, ...], axis: int, categories: Sequence[str]) -> pa.DictionaryArray:
+    """Return the category of each cell along one axis."""
+    import pyarrow as pa
+
+    along = [1] * len(shape)
+    along[axis] = shape[axis]
+    codes = np.broadcast_to(np.arange(shape[axis], dtype=np.int32).reshape(along), shape).ravel()
+    return pa.DictionaryArray.from_arrays(_arrow_array(codes), _texts(distinct(categories)), ordered=True)
+
+
+def _numbers(shape: tuple[int, ...], column: NDArray[Any] | float | None) -> pa.Array:
+    """Return one column of numbers, null where there is none."""
+    import pyarrow as pa
+
+    if column is None:
+        return pa.nulls(math.prod(shape), pa.float64())
+    return _arrow_array(np.broadcast_to(column, shape).ravel())
+
+
+def _texts(texts: Sequence[str]) -> pa.Array:
+    """Return an array of texts; see `_arrow_array`."""
+    import pyarrow as pa
+
+    content = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, content)]).astype(np.int32)
+    return pa.StringArray.from_buffers(len(content), pa.py_buffer(ends), pa.py_buffer(b"".join(content)))
+
+
+def _arrow_array(values: NDArray[Any]) -> pa.Array:
+    """Return a flat array of numbers, NaN as null; ``pyarrow.array`` would import pandas, where there is one."""
+    import pyarrow as pa
+
+    kind = {"int32": pa.int32(), "int64": pa.int64(), "float64": pa.float64()}[values.dtype.name]
+    missing = np.isnan(values)
+    known = pa.py_buffer(np.packbits(~missing, bitorder="little")) if missing.any() else None
+    return pa.Array.from_buffers(kind, len(values), [known, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def _free_name(name: str, taken: Sequence[str]) -> str:
+    """Return the name of a column of numbers, with underscores after it where an attribute is called so."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _installed(package: str) -> Any:  # noqa: ANN401
+    """Return a package that margrave does not need to be installed, or say how to get it."""
+    try:
+        return import_module(package)
+    except ImportError:
+        raise ReleaseError(
+            f"{package} is not installed", remedy=f"install it with 'pip install {package}', or use to_arrow() instead"
+        ) from None

@@ -40,15 +40,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.algebra.kernels import Floats
 from margrave.discrete_gaussian import reach
 from margrave.errors import ReleaseError
 from margrave.measurements.entries import read_only
-from margrave.reconstruction.estimates import Estimates
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
+    from margrave.reconstruction.estimates import Estimates
 
 Mask = NDArray[np.bool_]
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from matrices import closure as slow_closure
 
-from margrave.algebra import lattice
+from margrave.algebra import layout as lattice
 
 families = st.lists(st.sets(st.integers(0, 6), max_size=5), min_size=1, max_size=8)
 

@@ -5,7 +5,7 @@ import pytest
 
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
-from margrave.algebra.streaming import batch_bytes, stream_marginals
+from margrave.algebra.transform import batch_bytes, stream_marginals
 from margrave.errors import MeasurementError
 
 SIZES = (3, 4, 2, 5, 1, 3)

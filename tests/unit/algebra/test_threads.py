@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from margrave.algebra.threads import over_tables, thread_count
+from margrave.algebra.kernels import over_tables, thread_count
 
 OFFSET = np.arange(0, 101) * 10_000
 

@@ -511,7 +511,7 @@ def test_a_size_in_a_file_must_be_a_whole_number(value):
 
 
 def test_a_number_too_large_for_a_float_is_no_cut():
-    with refused("1e999 is beyond all floating-point numbers; write finite numbers only"):
+    with refused("1e999 is out of the range of floating-point numbers; write finite numbers only"):
         Domain.from_json('{"margrave": "domain", "schema": 1, "attributes": [{"name": "age", "cuts": [1e999]}]}')
 
 

@@ -18,13 +18,12 @@ from hypothesis import strategies as st
 import margrave as mg
 from margrave.algebra.layout import Layout
 from margrave.data.source import Data, open_source
-from margrave.domain import Attribute, Domain
-from margrave.domain.values import Bins, Codes, Labels, Values, registry
-from margrave.domain.values.kind import checked_list, checked_text
-from margrave.domain.values.numbers import Intervals, ListedNumbers, Range
+from margrave.domain import Attribute, Domain, kinds
+from margrave.domain.kinds import Bins, Codes, Labels
+from margrave.domain.values import Intervals, ListedNumbers, Range, Values, checked_list, checked_text
 from margrave.errors import DataError, DomainError, QueryError
 from margrave.release.export.sdmx import write_sdmx
-from margrave.release.report.page import report
+from margrave.release.report import report
 
 KEPT = Path(__file__).parents[2] / "kept" / "0.1"
 
@@ -176,7 +175,7 @@ class Groups(Values):
 
 @pytest.fixture
 def new_kinds(monkeypatch):
-    monkeypatch.setattr(registry, "KINDS", (*registry.KINDS, Initials, Groups))
+    monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, Initials, Groups))
 
 
 CODEBOOK = """{

@@ -8,8 +8,7 @@ import pytest
 
 import margrave as mg
 from margrave.errors import PlanError
-from margrave.mechanisms.mechanism import Mechanism, Run
-from margrave.mechanisms.registry import DEFAULT, MECHANISMS, mechanism_class
+from margrave.mechanisms import DEFAULT, MECHANISMS, Mechanism, Run, mechanism_class
 from margrave.options import Kind, options_of
 
 DOMAIN = mg.Domain.fromdict({"age": 3, "sex": 2, "region": 4})

@@ -17,11 +17,10 @@ from margrave.measurements import Measurements
 from margrave.methods import NonNegative
 from margrave.options import Kind, options_of
 from margrave.reconstruction import nonnegative as solver_module
-from margrave.reconstruction.estimates import estimate_residuals
-from margrave.reconstruction.linear import maximum_likelihood
+from margrave.reconstruction.estimates import estimate_residuals, maximum_likelihood
 from margrave.reconstruction.nonnegative import State, Status
 from margrave.reconstruction.prior.automatic import automatic
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
 DOMAIN = Domain.fromdict({"age": 4, "sex": 2, "region": 3})

@@ -14,7 +14,7 @@ from margrave.errors import ReleaseError, StoreError
 from margrave.methods.method import Made, Method, Request, Words
 from margrave.options import option
 from margrave.release.export.registry import registry_entry
-from margrave.release.report.page import report
+from margrave.release.report import report
 
 DOMAIN = mg.Domain.fromdict({"age": 3, "sex": ["F", "M"]})
 WORKLOAD = mg.Workload(DOMAIN, [("age", "sex"), ("sex",)])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from margrave.algebra.layout import Layout
-from margrave.methods.truncated import truncate, truncate_and_rescale
+from margrave.methods.maximum_likelihood import truncate, truncate_and_rescale
 
 LAYOUT = Layout.of((3, 2), [(0, 1)])
 

@@ -5,8 +5,7 @@ import numpy as np
 from margrave.algebra.layout import Layout
 from margrave.domain import Domain
 from margrave.measurements import Measurements
-from margrave.reconstruction.estimates import estimate_residuals
-from margrave.reconstruction.linear import determined, maximum_likelihood
+from margrave.reconstruction.estimates import determined, estimate_residuals, maximum_likelihood
 
 DOMAIN = Domain.fromdict({"age": 4, "sex": 2, "one": 1})
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from margrave.domain import Attribute, Domain
 from margrave.errors import DomainError, QueryError
-from margrave.release.queries.condition import both, read_condition
+from margrave.release.condition import both, read_condition
 
 DOMAIN = Domain(
     [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from margrave.algebra.layout import Layout
-from margrave.release.counts import Counts
+from margrave.release.table import Counts
 
 
 def test_counts_are_read_once_and_only_those_asked_for():

@@ -11,7 +11,7 @@ from margrave.cli.release import _say_privacy
 from margrave.release import facts
 from margrave.release.export.registry import registry_entry
 from margrave.release.export.sdmx import MEASURES
-from margrave.release.report.page import report
+from margrave.release.report import report
 
 NOISY = measured()
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from margrave.release.formatting import (
+from margrave.release.facts import (
     counted,
     equal_or_near,
     float_above,

@@ -8,7 +8,7 @@ import pytest
 from margrave.domain import Attribute, Domain
 from margrave.errors import DomainError, QueryError, ReleaseError
 from margrave.measurements import Laplace, Measurements
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
 DOMAIN = Domain(

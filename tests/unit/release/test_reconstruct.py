@@ -11,7 +11,7 @@ from margrave.domain import Domain
 from margrave.errors import MemoryLimitError, ReleaseError, WorkloadError
 from margrave.measurements import Measurements
 from margrave.methods import MaximumLikelihood, NonNegative, Truncated
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
 DOMAIN = Domain.fromdict({"age": 4, "sex": 2, "region": 3})

@@ -9,7 +9,7 @@ import pytest
 from margrave.domain import Domain
 from margrave.errors import DomainError, ReleaseError
 from margrave.measurements import Laplace, Measurements
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
 DOMAIN = Domain.fromdict({"age": 4, "sex": 2, "region": 3, "income": 2})
@@ -148,7 +148,7 @@ def test_noise_that_was_not_private_stays_marked_in_every_release(method):
 
 
 def test_measurements_that_depend_on_earlier_noise_give_no_standard_error():
-    from margrave.data.counting.coded_table import CodedTable
+    from margrave import CodedTable
     from margrave.mechanisms.scalable_mwem import scalable_mwem
     from margrave.privacy.budget import Budget
 

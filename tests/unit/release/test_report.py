@@ -14,11 +14,10 @@ import pytest
 from margrave.domain import Attribute, Domain
 from margrave.errors import ReleaseError, StoreError
 from margrave.measurements import Laplace, Measurements, Provenance, Step
-from margrave.release.reconstruct import reconstruct
-from margrave.release.report import charts
-from margrave.release.report.page import report, write_report
-from margrave.release.store.documents import replace_document
-from margrave.release.store.inspection import verify
+from margrave.release.publication import reconstruct
+from margrave.release.report import charts, report, write_report
+from margrave.release.store.folder import replace_document
+from margrave.release.store.loading import verify
 from margrave.workload import Workload
 
 HOSTILE = '</script><script>alert(1)</script><img src="http://evil.example/x" onerror=alert(2)> & "quotes"'
@@ -383,6 +382,6 @@ def test_a_missing_package_is_named_with_the_extra(monkeypatch, package):
 
 
 def test_nothing_heavy_is_imported_before_a_report_is_asked_for():
-    code = "import sys, margrave.release.report.page; print('altair' in sys.modules, 'vl_convert' in sys.modules)"
+    code = "import sys, margrave.release.report; print('altair' in sys.modules, 'vl_convert' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.split() == ["False", "False"]

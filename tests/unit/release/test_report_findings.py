@@ -7,7 +7,7 @@ import pytest
 
 from margrave.domain import Domain
 from margrave.measurements import Measurements, Provenance, Step
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
 from margrave.release.report.findings import find
 from margrave.workload import Workload
 

@@ -12,8 +12,8 @@ from margrave.algebra.layout import Layout
 from margrave.domain import Attribute, Domain
 from margrave.errors import ReleaseError
 from margrave.measurements import Gaussian, Laplace, Measurements
-from margrave.release.frames import distinct
-from margrave.release.reconstruct import reconstruct
+from margrave.release.publication import reconstruct
+from margrave.release.table import distinct
 from margrave.workload import Workload
 
 DOMAIN = Domain(
@@ -134,7 +134,7 @@ def test_adaptive_measurements_leave_an_estimate_without_interval(adaptive_relea
 
 @pytest.fixture
 def adaptive_release():
-    from margrave.data.counting.coded_table import CodedTable
+    from margrave import CodedTable
     from margrave.mechanisms.scalable_mwem import scalable_mwem
     from margrave.privacy.budget import Budget
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import math
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from margrave.data.encoding.encoder import Encoder
-from margrave.domain import Attribute
-from margrave.domain.values.numbers import MISSING, OUTSIDE, CodeArray, Comparison, Comparisons, as_written, is_double
+from margrave.data.encoding import DROPPED, Encoder
+from margrave.domain.values import MISSING, OUTSIDE, CodeArray, Comparison, Comparisons, as_written, is_double
 from margrave.errors import DataError
+
+if TYPE_CHECKING:
+    from margrave.domain.attribute import Attribute
 
 Kind = nw.dtypes.DType | type[nw.dtypes.DType]
 
@@ -41,16 +43,18 @@ class Key:
         What is declared.
     kind
         The type of the column.
+    column
+        The name that the column has for the engine.
     """
 
-    def __init__(self, attribute: Attribute, kind: Kind) -> None:
-        self._attribute, self._kind = attribute, kind
+    def __init__(self, attribute: Attribute, kind: Kind, column: str) -> None:
+        self._attribute, self._kind, self._named = attribute, kind, column
         self._encoder = Encoder(attribute)
         self._wrong = _wrong_kind(self._encoder, kind)
 
     @property
     def name(self) -> str:
-        """The name of the attribute, and of its column."""
+        """The name of the attribute, and of its column in the table."""
         return self._attribute.name
 
     @property
@@ -61,7 +65,7 @@ class Key:
             return f"column {name!r} is of a type that engines do not compare as margrave does; {FETCH}, or convert it"
         if self.compares_texts and self._attribute.values.text_rule is not None:
             return f"attribute {name!r} declares texts by a rule that engines do not know; {FETCH}"
-        if self._compared > _MOST_VALUES:
+        if self.compared > _MOST_VALUES:
             return f"attribute {name!r} has more than {_MOST_VALUES:,} values to compare each row with; {FETCH}"
         return ""
 
@@ -73,12 +77,22 @@ class Key:
     @property
     def errors(self) -> tuple[int, ...]:
         """The marks that are errors, if any row has them."""
-        return tuple(mark for mark in (WRONG, OUTSIDE, MISSING) if self._refuses(mark))
+        return tuple(mark for mark, settled in self.marks.items() if isinstance(settled, str))
 
-    def expression(self, name: str) -> nw.Expr:
-        """Return the code of each row, or its mark, as a column of this name."""
+    @property
+    def compared(self) -> int:
+        """How many declared values each row is compared with."""
+        return len(self._comparisons().ordered) if self._kind.is_numeric() else len(self._values())
+
+    @property
+    def marks(self) -> dict[int, int | str]:
+        """What becomes of each mark: the code that its rows are counted with, or the error that it is."""
+        return {mark: self._settled_mark(mark) for mark in (WRONG, OUTSIDE, MISSING)}
+
+    def expression(self) -> nw.Expr:
+        """Return the code of each row, or its mark."""
         absent = nw.when(self._missing()).then(_number(MISSING))
-        return nw.coalesce(absent, *(self._arms() if self._wrong is None else [_number(WRONG)])).alias(name)
+        return nw.coalesce(absent, *(self._arms() if self._wrong is None else [_number(WRONG)]))
 
     def settled(self, name: str) -> nw.Expr:
         """Return the code that a row is counted with, from the column of this name that `expression` made.
@@ -104,16 +118,18 @@ class Key:
             raise DataError(self._wrong)
         return self._encoder.settle(found.astype(np.int32))
 
-    def _refuses(self, mark: int) -> bool:
+    def _settled_mark(self, mark: int) -> int | str:
+        """Return the code that rows with a mark are counted with, or what the error says that it is."""
+        if mark == WRONG:
+            return DROPPED if self._wrong is None else self._wrong
         try:
-            self.codes(pa.array([mark]))
-        except DataError:
-            return mark != WRONG or self._wrong is not None
-        return False
+            return int(self._encoder.settle(np.array([mark], dtype=np.int32))[0])
+        except DataError as error:
+            return str(error)
 
     def _column(self) -> nw.Expr:
         """Return the column, in a type whose values compare as the encoder does."""
-        column = nw.col(self._attribute.name)
+        column = nw.col(self._named)
         if is_text(self._kind):
             return column if self._kind == nw.String else column.cast(nw.String)
         # −0.0 becomes 0.0, which not every engine takes for equal.
@@ -121,7 +137,7 @@ class Key:
 
     def _missing(self) -> nw.Expr:
         """Whether a value is missing."""
-        column = nw.col(self._attribute.name)
+        column = nw.col(self._named)
         return column.is_null() | column.is_nan() if self._kind.is_float() else column.is_null()
 
     def _arms(self) -> list[nw.Expr]:
@@ -130,11 +146,6 @@ class Key:
             return self._number_arms()
         column = self._column()
         return [*(_when(column, value, code) for value, code in self._values()), _number(OUTSIDE)]
-
-    @property
-    def _compared(self) -> int:
-        """How many declared values each row is compared with."""
-        return len(self._comparisons().ordered) if self._kind.is_numeric() else len(self._values())
 
     def _comparisons(self) -> Comparisons:
         """Return the comparisons that give the code of a number."""

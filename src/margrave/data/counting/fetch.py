@@ -1,59 +1,44 @@
 """Fetch: read all rows once, encode them into small integers, and count all tables in this process.
 
-Only the counts and a chunk of rows are in memory, however many rows there are. Where the rows of a person are limited,
-the embedded DuckDB holds all rows once, as codes. One thread reads the next batch of rows while the others count the
-last one.
+A batch of rows becomes codes, with what each row counts for and whose it is (`RowCoder`). Only the counts and a chunk
+of rows are in memory, however many rows there are. Where the rows of a person are limited, the embedded DuckDB holds
+all rows once, as codes. One thread reads the next batch of rows while the others count the last one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from queue import Empty, Full, Queue
 from threading import Event, Thread
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from margrave.algebra.kernels import Integers
-from margrave.algebra.layout import Layout
-from margrave.algebra.threads import thread_count
-from margrave.data.counting.rows import RowCoder, Rows
-from margrave.data.counting.tally import Codes, Tally, chunk_rows
-from margrave.data.description import Data
-from margrave.data.embedded_duckdb import connect, stream
-from margrave.data.engines.engine import Engine
-from margrave.data.opening import kind_of, opened, require_columns, require_ids
-from margrave.data.persons.contributions import PERSON, Choice, keep_rows
-from margrave.data.redaction import quiet_items
-from margrave.domain import Domain
+from margrave.algebra.kernels import thread_count
+from margrave.data.counting.tally import Codes, Tally, chunk_rows, code_type
+from margrave.data.encoding import DROPPED, Encoder
+from margrave.data.engines.engine import require_columns, require_ids
+from margrave.data.persons import PERSON, canonical_ids, keep_rows, missing_id, plain_ids
+from margrave.data.read_only import connect, stream
+from margrave.errors import DataError
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Integers
+    from margrave.algebra.layout import Layout
+    from margrave.data.engines.engine import Engine
+    from margrave.data.persons import Choice
+    from margrave.domain.domain import Domain
 
 T = TypeVar("T")
 
 _AHEAD = 2
 _SECONDS = 0.1
-
-
-def batches(data: Data, columns: Sequence[str] | None = None) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    """Yield all rows of some columns as Arrow data, and whether they are texts to read numbers from. PRIVATE.
-
-    Parameters
-    ----------
-    data
-        The private table.
-    columns
-        Which columns, by name; all if None.
-    """
-    yield from quiet_items(_opened_batches(data, columns), f"the {kind_of(data.source)}")
-
-
-def _opened_batches(data: Data, columns: Sequence[str] | None) -> Iterator[tuple[pa.RecordBatch, bool]]:
-    with opened(data.source, data.table, data.query, data.text_format) as engine:
-        names = engine.names if columns is None else tuple(columns)
-        require_columns(engine, names)
-        for batch in engine.batches(names):
-            yield batch, engine.untyped
+# Larger than the number of rows of any table, and small enough that sums of counts fit in 64 bits.
+_LARGEST_COUNT = 2**36
 
 
 def fetch_counts(
@@ -80,7 +65,12 @@ def fetch_counts(
     privacy_id = None if choice is None else choice.privacy_id
     needed = {k for members in layout.sets[layout.outer :] for k in members}
     coder = RowCoder(
-        domain, needed, untyped=engine.untyped, decimal=engine.decimal, counts=counts, privacy_id=privacy_id
+        domain,
+        read(domain, needed),
+        untyped=engine.untyped,
+        decimal=engine.decimal,
+        counts=counts,
+        privacy_id=privacy_id,
     )
     require_columns(engine, coder.columns, privacy_id=privacy_id, counts=counts)
     if privacy_id is not None:
@@ -131,7 +121,8 @@ def _coded(engine: Engine, coder: RowCoder, attributes: int) -> Iterator[Rows]:
     with ThreadPoolExecutor(thread_count()) as threads:
         for batch in read_ahead(read) if engine.threaded else read:
             for begin in range(0, batch.num_rows, largest):
-                yield coder.code(batch.slice(begin, largest), threads)
+                rows, dropped = coder.coded(batch.slice(begin, largest), threads.map)
+                yield rows.without(dropped)
 
 
 def _chunks(rows: Iterator[Rows], attributes: int) -> Iterator[Rows]:
@@ -141,13 +132,13 @@ def _chunks(rows: Iterator[Rows], attributes: int) -> Iterator[Rows]:
         waiting.append(part)
         enough = chunk_rows(attributes, part.codes.itemsize)
         if sum(piece.codes.shape[1] for piece in waiting) >= enough // 2:
-            yield _together(waiting)
+            yield together(waiting)
             waiting = []
     if waiting:
-        yield _together(waiting)
+        yield together(waiting)
 
 
-def _together(parts: Sequence[Rows]) -> Rows:
+def together(parts: Sequence[Rows]) -> Rows:
     """Return several pieces as one."""
     if len(parts) == 1:
         return parts[0]
@@ -200,3 +191,163 @@ def _taken(waiting: Queue[tuple[bool, object]]) -> Iterator[T]:
         if last:
             return
         yield item  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that are kept.
+
+    Attributes
+    ----------
+    codes
+        Shape (attributes of the domain, rows).
+    weights
+        Shape (rows,); what each row counts for, or None for one.
+    persons
+        Whose row each is, as `canonical_ids` writes it; None without a privacy id.
+    """
+
+    codes: Codes
+    weights: Integers | None = None
+    persons: pa.Array | None = None
+
+    def without(self, dropped: NDArray[np.bool_] | None) -> Rows:
+        """Return the rows that are not dropped; all if None."""
+        if dropped is None or not dropped.any():
+            return self
+        kept = ~dropped
+        return Rows(
+            np.ascontiguousarray(self.codes[:, kept]),
+            None if self.weights is None else self.weights[kept],
+            None if self.persons is None else self.persons.filter(pa.array(kept)),
+        )
+
+
+class RowCoder:
+    """Turns batches of a table into rows of codes.
+
+    Parameters
+    ----------
+    domain
+        The declared domain.
+    attributes
+        Which of its attributes to encode, by `read`.
+    untyped
+        Whether all values are texts.
+    decimal
+        The mark before the fraction of a number that is read from a text.
+    counts
+        The column that tells what each row counts for, if there is one.
+    privacy_id
+        The column that tells whose row it is, if there is one.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        attributes: Collection[int],
+        *,
+        untyped: bool,
+        decimal: str = ".",
+        counts: str | None = None,
+        privacy_id: str | None = None,
+    ) -> None:
+        self._domain, self._counts, self._privacy_id, self._untyped = domain, counts, privacy_id, untyped
+        self._encoders = {
+            k: Encoder(domain[domain.attributes[k]], untyped=untyped, decimal=decimal) for k in attributes
+        }
+        self._type = code_type(domain.shape)
+        self._id_type: pa.DataType | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns to read, each once."""
+        beside = [name for name in (self._counts, self._privacy_id) if name is not None]
+        return tuple(dict.fromkeys([*(self._domain.attributes[k] for k in self._encoders), *beside]))
+
+    def coded(self, batch: pa.RecordBatch, run: Callable[..., Iterable[Any]]) -> tuple[Rows, NDArray[np.bool_] | None]:
+        """Return all rows of a batch, and which of them are dropped; None if none is.
+
+        Parameters
+        ----------
+        batch
+            The rows.
+        run
+            Encodes the columns, as ``map`` does one after the other, and that of an executor on several threads.
+        """
+        codes = np.zeros((len(self._domain), batch.num_rows), dtype=self._type)
+
+        def encode(k: int) -> NDArray[np.bool_] | None:
+            found = self._encoders[k].encode(batch.column(self._domain.attributes[k]))
+            codes[k] = found  # −1 becomes some other number, and its row goes
+            return found == DROPPED if self._domain[self._domain.attributes[k]].outside == "drop" else None
+
+        rows = Rows(codes, self._weights(batch), self._persons(batch))
+        drops = [gone for gone in run(encode, self._encoders) if gone is not None]
+        return rows, np.logical_or.reduce(drops) if drops else None
+
+    def _weights(self, batch: pa.RecordBatch) -> Integers | None:
+        """Return what each row counts for."""
+        return None if self._counts is None else whole_counts(batch.column(self._counts), self._counts, self._untyped)
+
+    def _persons(self, batch: pa.RecordBatch) -> pa.Array | None:
+        """Return whose row each is, in the form of `canonical_ids`; every row must have an id."""
+        if self._privacy_id is None:
+            return None
+        persons = plain_ids(batch.column(self._privacy_id), self._privacy_id)
+        if len(persons):
+            self._check_type(persons.type)
+        persons = canonical_ids(persons, untyped=self._untyped)
+        if persons.null_count:
+            raise missing_id(self._privacy_id)
+        return persons
+
+    def _check_type(self, kind: pa.DataType) -> None:
+        """Refuse ids of several types: converted from one to another, those of one person may become two."""
+        if self._id_type is None:
+            self._id_type = kind
+        if kind != self._id_type:
+            raise DataError(
+                f"column {self._privacy_id!r} has ids of one type in some files and of another in others, so that one "
+                "person could pass for two",
+                remedy="write it with one type in all of them",
+            )
+
+
+def read(domain: Domain, needed: Collection[int]) -> list[int]:
+    """Return the attributes to read: those in a table to count, and those that may drop a row, for every table."""
+    return [k for k, attribute in enumerate(domain) if k in needed or attribute.outside == "drop"]
+
+
+def whole_counts(column: pa.Array, name: str, untyped: bool) -> Integers:
+    """Return a column of counts as whole numbers if all of them are; no value is shown.
+
+    Parameters
+    ----------
+    column
+        The counts, as numbers of any type, or as texts.
+    name
+        The name of the column.
+    untyped
+        Whether they may be texts.
+    """
+    counts = _as_integers(column, untyped)
+    if counts is None or column.null_count or (counts.size and not 0 <= int(counts.min()) <= int(counts.max())):
+        raise DataError(f"column {name!r} is not made of whole numbers of at least 0", remedy="give one count a row")
+    if counts.size and int(counts.max()) > _LARGEST_COUNT:
+        raise DataError(
+            f"column {name!r} has counts above 2³⁶, more than any table has rows", remedy="check the column"
+        )
+    return counts
+
+
+def _as_integers(column: pa.Array, untyped: bool) -> Integers | None:
+    """Return the numbers of a column, or None if they are not whole."""
+    texts = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    if pa.types.is_boolean(column.type) or (texts and not untyped):
+        return None
+    try:
+        numbers: NDArray[Any] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowException:
+        return None
+    return numbers if numbers.dtype == np.int64 else None

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from margrave.algebra.kernels import Integers
-from margrave.algebra.layout import Layout
 from margrave.data.counting.engine_codes import FETCH, Key, Kind, is_comparable, is_text
-from margrave.data.counting.rows import read
+from margrave.data.counting.fetch import read
 from margrave.data.counting.tally import sum_inner
-from margrave.data.engines.engine import COUNT, Engine
-from margrave.data.opening import require_columns, require_ids
-from margrave.data.persons.contributions import PERSON, ROW, Choice
-from margrave.data.persons.ids import missing_id
-from margrave.domain import Domain
-from margrave.domain.values.numbers import OUTSIDE
+from margrave.data.engines.engine import COUNT, Engine, require_columns, require_ids
+from margrave.data.persons import PERSON, ROW, Choice, missing_id
+from margrave.domain.values import OUTSIDE
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Integers
+    from margrave.algebra.layout import Layout
+    from margrave.domain.domain import Domain
 
 # Columns get names of ours, so that they never clash with those of the table.
 _CODE, _FOUND = "margrave_code_{}", "margrave_found_{}"
@@ -75,11 +75,15 @@ class PushDown:
             return
         self._frame = engine.lazy()
         try:
-            self._schema = self._frame.select(*(columns or engine.names[:1])).collect_schema()
+            asked = [engine.column(name) for name in columns or engine.names[:1]]
+            self._schema = self._frame.select(*asked).collect_schema()
         except ValueError:  # a type that narwhals has no name for, such as numeric(40, 20)
             self.refusal = f"a column is of a type that only its own engine knows; {FETCH}, or convert it"
             return
-        self._keys = {k: Key(domain[name], self._schema[name]) for k, name in names.items()}
+        self._keys = {
+            k: Key(domain[name], self._schema[engine.column(name)], engine.column(name)) for k, name in names.items()
+        }
+        self._id_kind = None if privacy_id is None else self._schema[engine.column(privacy_id)]
         self._drops = [k for k, name in names.items() if domain[name].outside == "drop"]
         refusals = [key.refusal for key in self._keys.values()] + [self._unknown_id()]
         self.refusal = next((refusal for refusal in refusals if refusal), "") or self._folded()
@@ -112,11 +116,11 @@ class PushDown:
 
     def _unknown_id(self) -> str:
         """Say that the engine cannot choose the rows of persons, or not by ids of this type."""
-        if self._privacy_id is None:
+        if self._id_kind is None:
             return ""
         if not self._engine.chooses:
             return f"the engine cannot choose which rows of a person are kept, by privacy_id; {FETCH}"
-        kind = self._schema[self._privacy_id]
+        kind = self._id_kind
         # Elsewhere the text of an id is hashed, and of numbers with fractions, dates and the like not every engine
         # writes the same text for the same value.
         if is_comparable(kind) and (self._engine.chooses_here or kind.is_integer() or is_text(kind)):
@@ -126,7 +130,7 @@ class PushDown:
     def _folded(self) -> str:
         """Say which texts the engine may take for equal although they differ."""
         texts = [key.name for key in self._keys.values() if key.compares_texts]
-        if self._privacy_id is not None and is_text(self._schema[self._privacy_id]):
+        if self._privacy_id is not None and self._id_kind is not None and is_text(self._id_kind):
             texts.append(self._privacy_id)
         known = self._engine.bytewise(texts) if texts else frozenset()
         folded = next((name for name in texts if name not in known), None)
@@ -139,11 +143,11 @@ class PushDown:
 
     def _coded(self) -> nw.LazyFrame[Any]:
         """Return all rows as codes, with their persons."""
-        columns = [key.expression(_CODE.format(k)) for k, key in self._keys.items()]
+        columns = [key.expression().alias(_CODE.format(k)) for k, key in self._keys.items()]
         if self._privacy_id is not None:
-            columns.append(nw.col(self._privacy_id).alias(PERSON))
+            columns.append(nw.col(self._engine.column(self._privacy_id)).alias(PERSON))
         # A frame has at least one column, also where there is nothing to group by.
-        return self._frame.select(*(columns or [nw.col(self._engine.names[0]).alias(COUNT)]))
+        return self._frame.select(*(columns or [nw.col(self._engine.column(self._engine.names[0])).alias(COUNT)]))
 
     def _choosable(self, rows: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """Return rows with their persons, and with the text of their codes by which they are chosen."""
@@ -157,8 +161,8 @@ class PushDown:
         """Refuse a table with a row that is nobody's, or with a value that its attribute calls an error."""
         marks = [(k, mark) for k, key in self._keys.items() for mark in key.errors]
         asked = [nw.col(_CODE.format(k)) == mark for k, mark in marks]
-        if self._privacy_id is not None:
-            asked.append(_without_id(self._schema[self._privacy_id]))
+        if self._id_kind is not None:
+            asked.append(_without_id(self._id_kind))
         found = self._any(rows, asked)
         if self._privacy_id is not None and found[-1]:
             raise missing_id(self._privacy_id)

@@ -6,22 +6,26 @@ counted; every inner table is a sum of a table that contains it. Counts are 64-b
 Outer tables are counted several at once, as sums of one *wide* table. Counting costs one step a row and table; summing
 costs one step a cell, however many rows there are. Ten columns of ten values have 120 tables of three, and 17 tables of
 five, of 100,000 cells each, hold them all. Which tables are put together depends on the declared sizes alone.
+
+A `CodedTable` is a table in memory whose values are codes already: the simplest source of exact counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from margrave.algebra.kernels import Integers, compiled
-from margrave.algebra.lattice import AttributeSet
-from margrave.algebra.layout import Layout
-from margrave.algebra.threads import over_tables
+from margrave.algebra.kernels import Integers, compiled, over_tables
+from margrave.errors import DataError
+
+if TYPE_CHECKING:
+    from margrave.algebra.layout import AttributeSet, Layout
+    from margrave.domain.domain import Domain
 
 Codes = NDArray[np.unsignedinteger[Any]]
 Cells = NDArray[np.integer[Any]]
@@ -37,6 +41,8 @@ MOST_CELLS = 2**16
 _MOST_INCIDENCES = 2**18
 # What all wide tables together may take, in cells: 128 MB, or as much more as the tables themselves.
 _ROOM = 2**24
+# The most values of an attribute of a table in memory.
+_LARGEST_SIZE = 2**16
 
 
 def code_type(sizes: Sequence[int]) -> type[np.unsignedinteger[Any]]:
@@ -259,3 +265,70 @@ def _grown(sizes: NDArray[np.int64], inside: NDArray[np.bool_], most_cells: int)
 def _cells(sizes: Sequence[int], tables: Sequence[Wide]) -> int:
     """Return the number of cells of all tables together."""
     return sum(prod(sizes[k] for k in table.members) for table in tables)
+
+
+class CodedTable:
+    """Rows held in memory as codes 0 … size − 1 of a declared domain.
+
+    Parameters
+    ----------
+    domain
+        The declared domain.
+    columns
+        The codes of every attribute of the domain, by name, all of one length.
+    """
+
+    def __init__(self, domain: Domain, columns: Mapping[str, ArrayLike]) -> None:
+        codes = [_codes_of(domain, name, columns) for name in domain.attributes]
+        if len({len(column) for column in codes}) > 1:
+            raise DataError("the columns have different lengths", remedy="give one code a row in each")
+        self.domain = domain
+        stacked = _stacked(codes, domain)
+        if stacked is None:
+            raise DataError("the table does not fit in memory", remedy="use a machine with more")
+        self._codes = stacked
+
+    def count(self, layout: Layout) -> Integers:
+        """Return the exact counts of every table of a closure over the domain, in one buffer."""
+        return count_closure(layout, self._codes)
+
+    def __repr__(self) -> str:
+        # The number of rows is private too.
+        return f"CodedTable({len(self.domain)} attributes)"
+
+
+def _codes_of(domain: Domain, name: str, columns: Mapping[str, ArrayLike]) -> NDArray[np.uint16]:
+    """Return the codes of one attribute, checked against its size; no value is shown."""
+    if name not in columns:
+        raise DataError(f"there is no column {name!r}", remedy="give the codes of every attribute of the domain")
+    codes, size = _array(columns[name]), domain[name].size
+    if size > _LARGEST_SIZE:
+        raise DataError(
+            f"attribute {name!r} has {size:,} values", remedy=f"at most {_LARGEST_SIZE:,} can be counted in memory"
+        )
+    if codes is not None and codes.size == 0:
+        return np.empty(0, dtype=np.uint16)  # an empty list has no type, and an empty table fits every domain
+    if codes is None or codes.ndim != 1 or codes.dtype.kind not in "iu":
+        raise DataError(f"column {name!r} is not a list of whole numbers", remedy="give one code a row")
+    if codes.size and (int(codes.min()) < 0 or int(codes.max()) >= size):
+        raise DataError(f"column {name!r} has codes outside 0 … {size - 1}", remedy="encode it by the declared domain")
+    return codes.astype(np.uint16)
+
+
+def _array(column: ArrayLike) -> NDArray[np.generic] | None:
+    """Return the column as an array, or None.
+
+    The text of an error may contain the number of rows or a value, so it is not shown.
+    """
+    try:
+        return np.asarray(column)
+    except Exception:
+        return None
+
+
+def _stacked(codes: list[NDArray[np.uint16]], domain: Domain) -> Codes | None:
+    """Return the columns as one array, or None if there is no room: numpy's error would tell the number of rows."""
+    try:
+        return np.array(codes, dtype=code_type(domain.shape)).reshape(len(codes), -1 if codes else 0)
+    except MemoryError:
+        return None

@@ -1,15 +1,13 @@
-"""Tables in databases and on clusters: Ibis tables, PostgreSQL by a URL, and PySpark frames.
+"""Tables in databases: Ibis tables, and PostgreSQL by a URL.
 
 PostgreSQL is read in one transaction that sees one state of the database (REPEATABLE READ) and is rolled back in the
-end, so that nothing is left there. The rows of persons that Spark keeps are held by a local checkpoint, so that they
-are chosen once; PostgreSQL chooses and counts them in one query for all tables.
+end, so that nothing is left there. It chooses the rows of persons and counts them in one query for all tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from logging import LogRecord
 from typing import Any
 from uuid import uuid4
 
@@ -17,10 +15,9 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from margrave.data.engines.engine import BATCH_ROWS, COUNT, DuckEngine, Engine, FrameEngine, coded_columns
-from margrave.data.engines.queries import connect_reading, postgres_table
-from margrave.data.persons.contributions import ROW, Choice, Dialect, chosen_sql
-from margrave.data.persons.ids import FOLDED
+from margrave.data.engines.engine import BATCH_ROWS, COUNT, DuckEngine, Engine, coded_columns
+from margrave.data.persons import FOLDED, ROW, Choice, Dialect, chosen_sql
+from margrave.data.read_only import connect_reading, postgres_table
 from margrave.data.redaction import split_url
 from margrave.errors import DataError
 
@@ -51,18 +48,9 @@ _ID_COLLATION = f"""
 _POSTGRES_TEXTS = frozenset({25, 1043})
 _POSTGRES_IDS = _POSTGRES_TEXTS | {16, 17, 20, 21, 23, 700, 701, 1082, 1083, 1114, 1184, 1700, 2950, 3500}
 _FOLDING = ("bpchar", "char", "citext")
-_SPARK_IDS = (
-    *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal"),
-    *("binary", "date", "timestamp", "timestamp_ntz"),
-)
-# Which version of PostgreSQL was the first with sha256, and how the rule is written there and on Spark.
+# Which version of PostgreSQL was the first with sha256, and how the rule is written there.
 _FIRST_WITH_SHA = 110_000
 _POSTGRES = Dialect(digest="sha256(convert_to({}, 'UTF8'))", exact='{} COLLATE "C"')
-_SPARK = Dialect(digest="sha2({}, 256)")
-# They print the message of a failed query, which may quote values, on the screen.
-_TALKATIVE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-# Where Spark notes that a column is CHAR or VARCHAR, which it compares by rules of their own.
-_CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 
 
 def open_ibis(table: Any, stack: ExitStack) -> Engine:  # noqa: ANN401 - Ibis is an extra
@@ -204,87 +192,6 @@ def _split(groups: pa.Table, names: Sequence[str], sets: Sequence[Sequence[str]]
     for group in sets:
         wanted = np.packbits(np.array([name in group for name in names], dtype=np.bool_))
         yield groups.filter(pa.array((patterns == wanted[:, None]).all(axis=0)))
-
-
-class SparkEngine(FrameEngine):
-    """A PySpark frame."""
-
-    remote = True
-    chooses_here = False
-
-    def __init__(self, frame: object, stack: ExitStack) -> None:
-        stack.enter_context(_silenced())
-        super().__init__(frame, stack)
-
-    def bytewise(self, columns: Sequence[str]) -> frozenset[str]:
-        """Return those of some columns that are plain strings, without a collation or a length."""
-        fields = {field.name: field for field in nw.to_native(self._frame).schema.fields}
-        return frozenset(
-            name
-            for name in columns
-            if fields[name].dataType.simpleString() == "string" and _CHAR_TYPE not in fields[name].metadata
-        )
-
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of some columns, once; they are in the memory of this machine for that time."""
-        yield from self.collect(self.lazy().select(list(columns)))
-
-    def id_fault(self, column: str) -> str:
-        """Return what keeps a column from telling persons apart, by its type and its collation."""
-        field = next(field for field in nw.to_native(self._frame).schema.fields if field.name == column)
-        kind = field.dataType.simpleString()
-        if kind.startswith(("string", "char", "varchar")):
-            padded = str(field.metadata.get(_CHAR_TYPE, kind)).startswith("char")
-            return FOLDED if " collate " in kind or padded else ""
-        return "" if kind.partition("(")[0] in _SPARK_IDS else f"ids of type {kind}"
-
-    def _chosen(self, frame: nw.LazyFrame[Any], choice: Choice) -> nw.LazyFrame[Any]:
-        """Return the rows of each person that are kept, held so that they are chosen once."""
-        held = chosen_on_spark(nw.to_native(frame), coded_columns(frame), choice).localCheckpoint()
-        self._stack.callback(held.unpersist)
-        kept: nw.LazyFrame[Any] = nw.from_native(held).lazy()
-        return kept
-
-
-def chosen_on_spark(rows: Any, columns: Sequence[str], choice: Choice) -> Any:  # noqa: ANN401 - PySpark is an extra
-    """Return the rows of a PySpark frame that are kept.
-
-    Parameters
-    ----------
-    rows
-        A frame with the columns ``PERSON`` and ``ROW``.
-    columns
-        The columns to keep.
-    choice
-        How many rows of each person are kept, and the salt.
-    """
-    session = rows.sparkSession
-    # As a frame, so that it is in no query and in no plan, which Spark shows and may store.
-    salt = session.createDataFrame([(choice.salt.hex(),)], "margrave_salt string")
-    source = "(SELECT * FROM {rows} CROSS JOIN {salt}) AS margrave_rows"
-    return session.sql(chosen_sql(source, columns, [ROW], choice.most, "margrave_salt", _SPARK), rows=rows, salt=salt)
-
-
-@contextmanager
-def _silenced() -> Iterator[None]:
-    """Keep what PySpark says of failed queries off the screen."""
-    try:
-        from pyspark.logger import PySparkLogger
-    except ImportError:  # PySpark 3 has none
-        yield
-        return
-
-    def nothing(record: LogRecord) -> bool:
-        return False
-
-    loggers = [PySparkLogger.getLogger(name) for name in _TALKATIVE]
-    for logger in loggers:
-        logger.addFilter(nothing)
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.removeFilter(nothing)
 
 
 def _cursor_rows(

@@ -6,6 +6,7 @@ narwhals, which translates group-bys into the language of the engine (*push-down
 
 from __future__ import annotations
 
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -15,10 +16,9 @@ from weakref import WeakSet
 import narwhals as nw
 import pyarrow as pa
 
-from margrave.data.embedded_duckdb import connect, quoted, stream
-from margrave.data.persons.contributions import PERSON, ROW, Choice, keep_rows
-from margrave.data.persons.ids import FOLDED, canonical_ids, plain_ids
-from margrave.errors import DataError
+from margrave.data.persons import FOLDED, PERSON, ROW, Choice, canonical_ids, keep_rows, plain_ids, refused_ids
+from margrave.data.read_only import connect, quoted, stream
+from margrave.errors import DataError, suggestion
 
 # Rows of a batch that an engine is asked for: few enough to stay in the caches, enough to make a call worth its while.
 BATCH_ROWS = 2**17
@@ -54,9 +54,12 @@ class Engine(ABC):
     threaded
         Whether batches may be read by another thread than the one that opened it.
     chooses
-        Whether it can tell by itself which rows of a person are kept (`margrave.data.persons.contributions`).
+        Whether it can tell by itself which rows of a person are kept (`margrave.data.persons`).
     chooses_here
         Whether the codes of all rows come into this process for that, so that ids of every allowed type will do.
+    maps
+        Whether it runs functions of Python on batches of rows where the rows are, as a cluster does
+        (`margrave.data.counting.executors`).
     """
 
     names: tuple[str, ...]
@@ -66,6 +69,7 @@ class Engine(ABC):
     threaded = True
     chooses = True
     chooses_here = True
+    maps = False
 
     def __init__(self, names: Sequence[str], stack: ExitStack) -> None:
         self.names = tuple(names)
@@ -78,6 +82,10 @@ class Engine(ABC):
     @abstractmethod
     def lazy(self) -> nw.LazyFrame[Any]:
         """Return the table as a lazy frame; what it was asked for may be asked for again and again."""
+
+    def column(self, name: str) -> str:
+        """Return the name that a column has in `lazy`."""
+        return name
 
     def bytewise(self, columns: Sequence[str]) -> frozenset[str]:
         """Return those of some columns of texts that the engine is known to compare byte for byte.
@@ -95,7 +103,7 @@ class Engine(ABC):
     def id_fault(self, column: str) -> str:
         """Return what keeps a column from telling persons apart, in words; empty if nothing is known that does.
 
-        `margrave.data.persons.ids` knows what follows from the type of Arrow data; this is what the type of the engine
+        `margrave.data.persons` knows what follows from the type of Arrow data; this is what the type of the engine
         says in addition.
         """
         return ""
@@ -242,3 +250,64 @@ def _plainly_compared(name: str, kind: Any) -> str:  # noqa: ANN401 - a type of 
     column = quoted(name)
     texts = str(kind) == "VARCHAR" or kind.id == "enum"
     return f'(CAST({column} AS VARCHAR) COLLATE "C") AS {column}' if texts else column
+
+
+def require_columns(
+    engine: Engine,
+    columns: tuple[str, ...],
+    *,
+    privacy_id: str | None = None,
+    counts: str | None = None,
+    for_custodian: bool = False,
+) -> None:
+    """Raise `DataError` if a table lacks a column.
+
+    The first line of a text file may be a row, if its header was forgotten: then a name that is merely similar to the
+    one asked for may be a value, and only one that differs in case, blanks and signs is suggested.
+
+    Parameters
+    ----------
+    engine
+        The table.
+    columns
+        The columns that are needed.
+    privacy_id, counts
+        Two more, if given; these names need not be in the domain.
+    for_custodian
+        Whether only the custodian of the table sees the message.
+    """
+    remedies = dict.fromkeys(columns, "name its columns as the domain does")
+    if counts is not None:
+        remedies[counts] = "give the column that tells how often each row is there as counts=… (--counts)"
+    if privacy_id is not None:
+        remedies[privacy_id] = "give the column that tells whose row it is as privacy_id=… (--privacy-id)"
+    for name, remedy in remedies.items():
+        if name not in engine.names:
+            hint = suggestion(name, engine.names) if for_custodian or not engine.untyped else _hint(name, engine.names)
+            raise DataError(f"the table has no column {name!r}{hint or f'; {remedy}'}")
+
+
+def require_ids(engine: Engine, privacy_id: str) -> None:
+    """Raise `DataError` if the engine takes ids for equal that differ, or changes ids when it returns them.
+
+    Parameters
+    ----------
+    engine
+        The table.
+    privacy_id
+        The column of ids.
+    """
+    fault = engine.id_fault(privacy_id)
+    if fault:
+        raise refused_ids(privacy_id, fault)
+
+
+def _hint(name: str, known: tuple[str, ...]) -> str:
+    """Return which name may be meant, if one differs only in case, blanks, signs and Unicode form."""
+    alike = [other for other in known if _plain(other) == _plain(name)]
+    return suggestion(name, alike) or (f"; did you mean {alike[0]!r}?" if alike else "")
+
+
+def _plain(name: str) -> str:
+    """Return the letters and digits of a name."""
+    return "".join(character for character in unicodedata.normalize("NFC", name).casefold() if character.isalnum())

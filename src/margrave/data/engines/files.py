@@ -24,10 +24,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from margrave.data.embedded_duckdb import connect, quoted, text
 from margrave.data.engines.engine import BATCH_ROWS, DuckEngine, Engine
-from margrave.data.engines.formats import COMPRESSED, JSON, PARQUET, TextFormat, format_of, is_separated, wrong_ending
-from margrave.data.engines.queries import duckdb_select
+from margrave.data.kinds import COMPRESSED, JSON, PARQUET, TextFormat, format_of, is_separated, wrong_ending
+from margrave.data.read_only import connect, duckdb_select, quoted, text
 from margrave.data.redaction import shown
 from margrave.errors import DataError, suggestion
 

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
 from margrave.algebra import kernels as algebra
-from margrave.algebra.kernels import Floats, Index
-from margrave.algebra.threads import over_tables
+from margrave.algebra.kernels import Floats, Index, over_tables
 from margrave.memory import large_array
 from margrave.reconstruction.nonnegative.kernels import (
     Factors,
@@ -38,7 +37,9 @@ from margrave.reconstruction.nonnegative.kernels import (
     sum_states,
     write_tables,
 )
-from margrave.reconstruction.nonnegative.problem import Problem
+
+if TYPE_CHECKING:
+    from margrave.reconstruction.nonnegative.problem import Problem
 
 Given = ParamSpec("Given")
 Found = TypeVar("Found")

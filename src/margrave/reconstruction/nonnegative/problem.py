@@ -14,15 +14,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats
-from margrave.algebra.layout import Layout
 from margrave.errors import ReleaseError
-from margrave.reconstruction.estimates import Estimates
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
+    from margrave.algebra.layout import Layout
+    from margrave.reconstruction.estimates import Estimates
 
 # The paper's η for its own weights, which are at most k_∅: unmeasured residuals are held nearer to zero than measured
 # ones to their estimates.

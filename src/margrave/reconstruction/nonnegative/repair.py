@@ -32,15 +32,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats
 from margrave.reconstruction.nonnegative.kernels import BINS
 from margrave.reconstruction.nonnegative.outer import REPAIR, Crew, Part
 from margrave.reconstruction.nonnegative.problem import ROUNDING, Problem
 from margrave.reconstruction.nonnegative.splitting import Splitting, added
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
 
 # The most rounds of a repair, with equal penalties and then with those in proportion to cells; and of the search for an
 # interior point.

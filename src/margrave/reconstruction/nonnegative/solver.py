@@ -29,19 +29,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from numbers import Integral, Real
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats
-from margrave.algebra.layout import Layout
 from margrave.errors import ReleaseError
-from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative.outer import REPAIR, ROUNDS, Alone, Crew, Part
 from margrave.reconstruction.nonnegative.problem import ROUNDING, Problem, check_holds, solver_weights
 from margrave.reconstruction.nonnegative.repair import Repairer
 from margrave.reconstruction.nonnegative.splitting import Look, Splitting, first_penalties, lay_out
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
+    from margrave.algebra.layout import Layout
+    from margrave.reconstruction.estimates import Estimates
 
 # Rounds between looks: so many at least, and so many percent of the rounds done.
 _LOOK_EVERY, _LOOK_GROWTH = 10, 1.1

@@ -39,15 +39,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats
-from margrave.algebra.threads import over_tables
+from margrave.algebra.kernels import Floats, over_tables
 from margrave.reconstruction.nonnegative.kernels import add_targets, squared_distances
 from margrave.reconstruction.nonnegative.outer import AT_REST, ROUNDS, Alone, Crew, Part, Stepped
-from margrave.reconstruction.nonnegative.problem import Problem
+
+if TYPE_CHECKING:
+    from margrave.reconstruction.nonnegative.problem import Problem
 
 _RELAXATION = 1.7
 # Where penalties start, in units of w/h; how often they follow the moves.

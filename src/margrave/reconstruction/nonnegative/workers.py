@@ -23,18 +23,19 @@ from contextlib import ExitStack, contextmanager
 from numbers import Integral
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from margrave.algebra.kernels import Floats, Index
-from margrave.algebra.layout import Layout
-from margrave.algebra.threads import thread_count
+from margrave.algebra.kernels import Floats, Index, thread_count
 from margrave.errors import MargraveError, ReleaseError
 from margrave.memory import large_array, require_memory
 from margrave.reconstruction.nonnegative.outer import REPAIR, Alone, Crew, Found, Given, Part, Task
 from margrave.reconstruction.nonnegative.problem import Problem
+
+if TYPE_CHECKING:
+    from margrave.algebra.layout import Layout
 
 Hire = Callable[[Problem], Crew]
 

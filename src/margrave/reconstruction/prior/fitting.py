@@ -14,10 +14,10 @@ Fitting is stopped before its limit, so the result depends on which axis comes f
 Σ facet², the least first. That number does not change when attributes or labels are put in another order, so the fitted
 table does not either, up to rounding. Two facets with the same Σ facet² are taken in the order given.
 
-`fit_facets` is the one loop. It is compiled and works on flat tables, so that ``shrinkage`` can call it for thousands
+`fit_facets` is the one loop. It is compiled and works on flat tables, so that ``departures`` can call it for thousands
 of tables in parallel; `fit_proportionally` calls it for one array. `most_even` takes the shortcuts for k ≤ 3.
 
-Laws: tests/laws/test_completion.py compares the limit with a general solver's; tests/laws/test_equivariance.py permutes
+Laws: tests/laws/test_fitting.py compares the limit with a general solver's; tests/laws/test_equivariance.py permutes
 attributes and labels.
 """
 

@@ -1,20 +1,23 @@
 r"""The total to spread over all tables, from a noisy measurement z of it with standard deviation σ.
 
 Every table has this total, so it must be positive: at least σ/10, because some people are there and no more can be
-said. Two estimates are used, each where it was measured to be the better one (docs/weights.md, docs/completion.md):
+said.
 
-- `shrunk_total`, z − σ²/z, for ``automatic``: the shrinkage of every other residual (James & Stein in one dimension,
-  positive part).
-- `likely_total`, z + σ φ(z/σ)/Φ(z/σ), for ``completion``: the posterior mean under a flat prior on positive numbers.
+- `shrunk_total`, z − σ²/z: as every other residual is shrunk (James & Stein in one dimension, positive part).
+- `likely_total`, z + σ φ(z/σ)/Φ(z/σ): the posterior mean under a flat prior on positive numbers; it also answers where
+  nothing says what the total is.
 
-They differ by about a share (σ/z)² of the total.
+They differ by about a share (σ/z)² of the total. The first has the lower L1 error where the total is hardly known: of
+people whose place in a table is not known any is a likely miss.
 """
 
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from margrave.reconstruction.estimates import Estimates
+if TYPE_CHECKING:
+    from margrave.reconstruction.estimates import Estimates
 
 # The least total, in standard deviations of its measurement.
 LEAST = 0.1

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from margrave.errors import StoreError
 from margrave.escaping import visible
-from margrave.measurements import Provenance
 from margrave.release import facts
-from margrave.release.formatting import float_above
-from margrave.release.release import Release
-from margrave.release.rows import kept_rows, query_spoken
+from margrave.release.facts import float_above, kept_rows, query_statement
 from margrave.release.store.tables import safe_word
+
+if TYPE_CHECKING:
+    from margrave.measurements.provenance import Provenance
+    from margrave.release.release import Release
 
 Entry = dict[str, Any]
 
@@ -144,13 +145,13 @@ def _model() -> Entry:
         "release_type_details": "TODO: whether more will be published from the same data, and what caps the budget",
         "data_source_type": _Choice("Static", "Static or Dynamic"),
         "access_type": "Non-interactive",
-        "access_type_details": "The tables are published as they are; nobody queries the private table.",
+        "access_type_details": "The tables are published as they are; the private table cannot be queried.",
     }
 
 
 def _implementation(release: Release) -> Entry:
     provenance = release.provenance
-    asked = "" if provenance is None else query_spoken(provenance)
+    asked = "" if provenance is None else query_statement(provenance)
     tuning = (
         "TODO: how the columns and their categories were chosen, and whether anything was tuned on the private table"
     )

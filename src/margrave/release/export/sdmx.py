@@ -21,17 +21,21 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import numpy as np
 
-from margrave.domain import Attribute, Domain
 from margrave.errors import MargraveError, StoreError
 from margrave.escaping import guarded
 from margrave.release.facts import COLUMNS
-from margrave.release.release import Release
 from margrave.release.store.tables import safe_word
-from margrave.release.table import Table
+
+if TYPE_CHECKING:
+    from margrave.domain.attribute import Attribute
+    from margrave.domain.domain import Domain
+    from margrave.release.release import Release
+    from margrave.release.table import Table
 
 Names = tuple[str, ...]
 

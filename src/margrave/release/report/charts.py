@@ -14,11 +14,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from margrave.errors import ReleaseError
-from margrave.release.formatting import order_name, percent, short
-from margrave.release.report.findings import OrderFindings
+from margrave.release.facts import order_name, percent, short
 
 if TYPE_CHECKING:
     import altair as alt
+
+    from margrave.release.report.findings import OrderFindings
 
 Row = Mapping[str, object]
 

@@ -16,16 +16,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.algebra.kernels import Floats
-from margrave.algebra.layout import Layout
-from margrave.algebra.streaming import stream_marginals
-from margrave.reconstruction.linear import determined
-from margrave.release.release import Release
+from margrave.algebra.transform import stream_marginals
+from margrave.reconstruction.estimates import determined
 from margrave.release.uncertainty import LEVEL, cell_variance, quantile
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
+    from margrave.algebra.layout import Layout
+    from margrave.release.release import Release
 
 # Half the width of an interval, in standard errors.
 _REACH = quantile(LEVEL)

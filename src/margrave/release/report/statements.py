@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from margrave.measurements import Provenance
 from margrave.release import facts
-from margrave.release.formatting import (
+from margrave.release.facts import (
     counted,
+    covered,
     equal_or_near,
+    is_enforced,
+    kept_rows,
     listed,
     odds_factor,
+    of_result,
     one_in,
     order_name,
     percent,
@@ -28,9 +31,11 @@ from margrave.release.formatting import (
     whole,
     with_fraction,
 )
-from margrave.release.release import Release
-from margrave.release.report.findings import Findings
-from margrave.release.rows import covered, is_enforced, kept_rows, of_result
+
+if TYPE_CHECKING:
+    from margrave.measurements.provenance import Provenance
+    from margrave.release.release import Release
+    from margrave.release.report.findings import Findings
 
 _ONLY_ERROR = "The noise is the only error that the release adds"
 # Shares of the budget below it come from rounding the noise up, and need no words.

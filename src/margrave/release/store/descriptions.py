@@ -10,19 +10,20 @@ import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from margrave.domain import Domain
 from margrave.errors import StoreError
 from margrave.escaping import guarded, markdown, markdown_paragraphs
-from margrave.measurements import Provenance
-from margrave.methods.method import Method
 from margrave.release import facts
-from margrave.release.formatting import float_above
-from margrave.release.rows import covered, kept_rows
-from margrave.release.store.manifest import TableEntry
+from margrave.release.facts import covered, float_above, kept_rows
 from margrave.release.store.tables import MEASURES, safe_word
+
+if TYPE_CHECKING:
+    from margrave.domain.domain import Domain
+    from margrave.measurements.provenance import Provenance
+    from margrave.methods.method import Method
+    from margrave.release.store import TableEntry
 
 # What a privacy statement cannot do without; everything else that a provenance knows is compared where it is there.
 _GUARANTEE = ("mechanism", "rho", "epsilon", "delta", "contributions", "neighbours", "private")

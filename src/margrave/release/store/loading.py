@@ -3,14 +3,15 @@
 Tables are read when they are asked for: who asks for one of a thousand does not wait for the others.
 
 Documents (the pages for readers, a report, whatever the publisher added) are not needed for the numbers: a release
-whose report was lost is still a release. What is wrong with them is said by `inspection.verify`, and refused if
-asked for.
+whose report was lost is still a release. What is wrong with them is said by `verify`, and refused if asked for. As long
+as its measurements are intact, everything else can be rebuilt from them at no privacy cost.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,25 +21,34 @@ from typing import Any
 
 import numpy as np
 
-from margrave.algebra.kernels import Floats
+from margrave.algebra.kernels import Floats, thread_count
 from margrave.algebra.layout import Layout
-from margrave.algebra.threads import thread_count
-from margrave.domain import Domain
+from margrave.domain.domain import Domain
 from margrave.errors import DamageError, MargraveError, MemoryLimitError, ReleaseError, StoreError
-from margrave.measurements import Measurements
 from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive
+from margrave.measurements.measurements import Measurements
 from margrave.memory import require_memory
 from margrave.methods import Method, names, read
 from margrave.reconstruction.estimates import estimate_residuals
 from margrave.reconstruction.nonnegative import Solution, Status
-from margrave.release.counts import Counts
 from margrave.release.release import Release
+from margrave.release.store import (
+    MANIFEST,
+    MEASUREMENTS,
+    OWN_FILES,
+    FileEntry,
+    Manifest,
+    checksum,
+    damage,
+    read_document,
+    read_manifest,
+    remedied,
+)
 from margrave.release.store.descriptions import check_privacy
-from margrave.release.store.folder import require_folder
-from margrave.release.store.manifest import MEASUREMENTS, Manifest, damage, read_document, read_manifest, remedied
+from margrave.release.store.folder import list_files, require_folder
 from margrave.release.store.saving import SUBTABLES, SUBTABLES_SCHEMA, unlisted_tables
 from margrave.release.store.tables import read_counts
-from margrave.release.store.verification import check_content, listing_faults, remedy
+from margrave.release.table import Counts
 from margrave.workload import Workload
 
 Progress = Callable[[int, int], None]
@@ -53,8 +63,8 @@ def load(folder: str | os.PathLike[str], *, strict: bool = False, progress: Prog
     executed, and its sizes are checked before memory is taken. What the solver can start from is not saved.
 
     The files of a table are read when the table is first asked for, and their checksums are compared then: damage to
-    them is a `DamageError` at that moment. All other files are checked at once. `inspection.verify`, and ``strict``,
-    read everything.
+    them is a `DamageError` at that moment. All other files are checked at once. `verify`, and ``strict``, read
+    everything.
 
     Parameters
     ----------
@@ -242,4 +252,100 @@ def _solution(root: Path, manifest: Manifest) -> Solution | None:
         gap, violation, lift = (float(reported[name]) for name in ("gap", "violation", "lift"))
         return Solution(np.empty(0), None, status, gap, int(reported["steps"]), violation, lift)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise damage(f"{root} is damaged: its solution is no report of the solver ({error})") from error
+        raise damage(f"{root} is damaged: its solution is not a report of the solver ({error})") from error
+
+
+def listing_faults(folder: Path, manifest: Manifest) -> Iterator[tuple[str, StoreError]]:
+    """Iterate over the files that a folder lacks, has too many, or has in another size, each with what is wrong."""
+    present = {name for name in list_files(folder) if name != MANIFEST}
+    listed = manifest.files.keys()
+    for name in sorted((listed | set(OWN_FILES)) - present - {MANIFEST}):
+        yield name, damage(f"{folder / name} is missing")
+    for name in sorted(present - listed):
+        yield name, StoreError(f"{folder / name} is not part of the release", remedy="take it out of the folder")
+    for name in (name for name in listed if name in present):
+        found = (folder / name).lstat()
+        if not stat.S_ISREG(found.st_mode):
+            yield name, damage(f"{folder / name} is a link or a device, not a file")
+        elif found.st_size != manifest.files[name].bytes:
+            sizes = f"{found.st_size:,} bytes, not {manifest.files[name].bytes:,}"
+            yield name, damage(f"{folder / name} is damaged: {sizes}")
+
+
+def check_content(folder: Path, name: str, entry: FileEntry) -> None:
+    """Refuse a file whose content is not what was written."""
+    try:
+        found = checksum(folder / name)
+    except OSError as error:
+        raise damage(f"{folder / name} cannot be read ({error.strerror})") from error
+    if found != entry:
+        raise damage(f"{folder / name} is damaged: its checksum is wrong")
+
+
+def remedy(folder: Path) -> str | None:
+    """Return how to rebuild a damaged release from its measurements; None if they are damaged too."""
+    file = folder / MEASUREMENTS
+    if not (_is_readable(file) and _is_recorded(folder, file)):
+        return None
+    return f"margrave reconstruct {file} … rebuilds it at no privacy cost"
+
+
+def _is_readable(file: Path) -> bool:
+    """Tell whether a file holds measurements; their archive has checksums of its own."""
+    try:
+        if file.is_symlink() or not file.is_file():
+            return False
+        Measurements.load(file)
+    except (MargraveError, *UNREADABLE):
+        return False
+    return True
+
+
+def _is_recorded(folder: Path, file: Path) -> bool:
+    """Tell whether measurements are those of the manifest; where that cannot be read, nothing speaks against them."""
+    try:
+        recorded = read_manifest(folder).files
+    except StoreError:
+        return True
+    try:
+        return recorded.get(MEASUREMENTS) == checksum(file)
+    except OSError:
+        return False
+
+
+def verify(folder: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Return all that is wrong with a folder, one sentence each; nothing if it is what was saved, documents included.
+
+    `load` stops at the first fault that concerns the numbers asked for, and looks at documents only if asked.
+
+    Parameters
+    ----------
+    folder
+        A folder that `Release.save` has written.
+    """
+    root = require_folder(folder)
+    faults: list[MargraveError] = []
+    try:
+        manifest = read_manifest(root)
+        found = _faults(root, manifest)
+        faults += found.values()
+        if not any(manifest.needs(name) for name in found):
+            load(root).counts.everything()
+    except MargraveError as error:
+        faults.append(error)
+    except UNREADABLE as error:
+        faults.append(damage(f"{root} cannot be read ({error})"))
+    better = remedy(root) if faults else None
+    return tuple(str(remedied(fault, better) if isinstance(fault, DamageError) else fault) for fault in faults)
+
+
+def _faults(root: Path, manifest: Manifest) -> dict[str, StoreError]:
+    """Return what is wrong with the files of a folder, by name."""
+    faults = dict(listing_faults(root, manifest))
+    for name, entry in manifest.files.items():
+        if name not in faults:
+            try:
+                check_content(root, name, entry)
+            except StoreError as error:
+                faults[name] = error
+    return faults

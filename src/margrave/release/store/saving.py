@@ -14,20 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from margrave.algebra.kernels import Floats
-from margrave.algebra.lattice import AttributeSet
-from margrave.algebra.layout import Layout
-from margrave.algebra.threads import thread_count
+from margrave.algebra.kernels import Floats, thread_count
 from margrave.errors import StoreError
-from margrave.measurements import Measurements, Provenance
 from margrave.measurements.archive import write_archive
-from margrave.methods.method import Method
-from margrave.reconstruction.estimates import Estimates
-from margrave.reconstruction.nonnegative import Solution
-from margrave.release.store.descriptions import as_json, csvw_document, privacy_document, readme
-from margrave.release.store.documents import checked_documents, require_outside, require_text
-from margrave.release.store.folder import checked_target, list_files, new_folder, sync
-from margrave.release.store.manifest import (
+from margrave.release.store import (
     KIND,
     MANIFEST,
     MEASUREMENTS,
@@ -35,14 +25,31 @@ from margrave.release.store.manifest import (
     FileEntry,
     Manifest,
     TableEntry,
+    checksum,
     read_document,
 )
+from margrave.release.store.descriptions import as_json, csvw_document, privacy_document, readme
+from margrave.release.store.folder import (
+    checked_documents,
+    checked_target,
+    list_files,
+    new_folder,
+    require_outside,
+    require_text,
+    sync,
+)
 from margrave.release.store.tables import table_stems, write_csv, write_parquet
-from margrave.release.store.verification import checksum
-from margrave.workload import Workload
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from margrave.algebra.layout import AttributeSet, Layout
+    from margrave.measurements.measurements import Measurements
+    from margrave.measurements.provenance import Provenance
+    from margrave.methods.method import Method
+    from margrave.reconstruction.estimates import Estimates
+    from margrave.reconstruction.nonnegative import Solution
+    from margrave.workload import Workload
 
 Progress = Callable[[int, int], None]
 
@@ -132,9 +139,7 @@ def save(
     target = require_target(folder, overwrite=overwrite)
     measurements = release.measurements
     if release.workload.domain.unreviewed:
-        raise StoreError(
-            "the domain is a draft that nobody has reviewed, and would be published", remedy="review it first"
-        )
+        raise StoreError("the domain is an unreviewed draft, and would be published", remedy="review it first")
     if measurements is None:
         raise StoreError(
             "the release has no measurements, without which no error bar can be checked", remedy="reconstruct it"

@@ -1,6 +1,11 @@
 """Tables as files: Parquet (or CSV) in tidy long form, and counts that are checked when they are read back.
 
 File names are readable, unique, and safe on every file system, whatever the attributes are called.
+
+The reader of Parquet believes what the header of a page says, and takes that much memory, whatever the summary at the
+end of the file says. A column is a row of pages, each with a small header in Thrift's compact protocol that says how
+many bytes the page has in the file and how many after decompression. So the headers are read first, and nothing else
+of the pages (`page_sizes`).
 """
 
 from __future__ import annotations
@@ -11,21 +16,21 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.algebra.kernels import Floats
-from margrave.domain import Domain
 from margrave.errors import MargraveError
 from margrave.escaping import guarded
-from margrave.release.frames import distinct
-from margrave.release.store.manifest import damage
-from margrave.release.store.pages import page_sizes
+from margrave.release.store import damage
+from margrave.release.table import distinct
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from margrave.algebra.kernels import Floats
+    from margrave.domain.domain import Domain
 
 Names = tuple[str, ...]
 
@@ -42,6 +47,11 @@ _LONGEST_WORD, _LONGEST_STEM = 40, 120
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 # Windows takes these for devices, whatever follows the first dot.
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}
+# Kinds of fields in Thrift's compact protocol: two for true and false, whole numbers, bytes, a structure.
+_TRUTHS, _BYTE, _WHOLE, _BINARY, _STRUCTURE = (1, 2), 3, (4, 5, 6), 8, 12
+_LONGEST_HEADER = 1 << 16
+# Fields of a page's header.
+_SIZE, _SIZE_IN_FILE = 2, 3
 
 
 def table_stems(domain: Domain, sets: Sequence[Names]) -> tuple[str, ...]:
@@ -178,7 +188,7 @@ def _check_outline(
     if len(schema) != wanted or outline.num_columns != wanted or tuple(schema.names[: len(names)]) != names:
         raise damage(f"{file} is damaged: its columns are not those of the table")
     if len(set(schema.names)) != wanted or schema.field(len(names)).type != pa.float64():
-        raise damage(f"{file} is damaged: its counts are no column of numbers")
+        raise damage(f"{file} is damaged: its counts are not a column of numbers")
     rows = [outline.row_group(group).num_rows for group in range(outline.num_row_groups)]
     if sum(rows) != cells or min(rows, default=0) < 0:
         raise damage(f"{file} is damaged: its groups of rows have {sum(rows):,} rows, not {cells:,}")
@@ -216,7 +226,7 @@ def _check_labels(file: Path, column: pa.ChunkedArray, shape: tuple[int, ...], a
     begin = 0
     for chunk in column.chunks:
         if not pa.types.is_dictionary(chunk.type) or chunk.null_count or chunk.dictionary.null_count:
-            raise damage(f"{file} is damaged: its labels are no categories")
+            raise damage(f"{file} is damaged: its labels are not categories")
         codes = _codes(chunk.dictionary.to_pylist(), categories)
         if not np.array_equal(codes[_numbers(chunk.indices)], expected[begin : begin + len(chunk)]):
             raise damage(f"{file} is damaged: its labels are not those of domain.json")
@@ -258,3 +268,77 @@ def _word(name: str, place: int) -> str:
     """Return what stands for an attribute in file names."""
     word = safe_word(name)[:_LONGEST_WORD] or f"attribute{place}"
     return f"{word}_" if word.casefold() in _DEVICES else word
+
+
+def page_sizes(stream: BinaryIO, begin: int, length: int) -> Iterator[int]:
+    """Iterate over the sizes, after decompression, of the pages in a range of a file; ValueError if these are none.
+
+    Parameters
+    ----------
+    stream
+        The file.
+    begin, length
+        Where the pages of a column begin, and how many bytes they have.
+    """
+    end = begin + length
+    while begin < end:
+        stream.seek(begin)
+        header = _Header(stream.read(min(_LONGEST_HEADER, end - begin)))
+        fields = header.structure()
+        size, in_file = fields.get(_SIZE, -1), fields.get(_SIZE_IN_FILE, -1)
+        if size < 0 or in_file < 0:
+            raise ValueError("a page does not say how large it is")
+        yield size
+        begin += header.position + in_file
+    if begin != end:
+        raise ValueError("the pages of a column do not fill it")
+
+
+class _Header:
+    """The bytes of a header, read from front to back."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self.position = content, 0
+
+    def structure(self, depth: int = 0) -> dict[int, int]:
+        """Return the whole numbers of a structure by the number of their field, and go behind it."""
+        if depth > 4:
+            raise ValueError("the header of a page has structures inside each other")
+        found: dict[int, int] = {}
+        field = 0
+        while (mark := self._byte()) != 0:
+            step, kind = mark >> 4, mark & 15
+            field = field + step if step else self._signed()
+            if kind in _WHOLE:
+                found[field] = self._signed()
+            elif kind == _STRUCTURE:
+                self.structure(depth + 1)
+            elif kind == _BINARY:
+                length = self._varint()
+                self.position += length
+            elif kind == _BYTE:
+                self._byte()
+            elif kind not in _TRUTHS:
+                raise ValueError("the header of a page has a field of another kind")
+        return found
+
+    def _byte(self) -> int:
+        if self.position >= len(self._content):
+            raise ValueError("the header of a page has no end")
+        self.position += 1
+        return self._content[self.position - 1]
+
+    def _varint(self) -> int:
+        """Return a whole number of 7 bits a byte, the lowest first."""
+        number = 0
+        for shift in range(0, 70, 7):
+            byte = self._byte()
+            number |= (byte & 127) << shift
+            if byte < 128:
+                return number
+        raise ValueError("the header of a page has a number without end")
+
+    def _signed(self) -> int:
+        """Return a whole number whose sign is its lowest bit."""
+        number = self._varint()
+        return number >> 1 ^ -(number & 1)

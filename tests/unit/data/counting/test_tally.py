@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import families, seeds
 
+from margrave import CodedTable
 from margrave.algebra.layout import Layout
-from margrave.data.counting.coded_table import CodedTable
 from margrave.data.counting.tally import Tally, chunk_rows, code_type, count_closure
 from margrave.domain import Domain
 from margrave.errors import DataError

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 import margrave as mg
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
-from margrave.methods.truncated import truncate_and_rescale
+from margrave.methods.maximum_likelihood import truncate_and_rescale
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
 from margrave.reconstruction.prior.automatic import TOLERANCE, automatic
+from margrave.reconstruction.prior.levels import Levels
 from tests.planner import count_tables, planned_variances, zcdp_of
 from tests.strategies import families, seeds
 
@@ -46,32 +47,34 @@ def error(layout, marginals, truth):
 # What is chosen
 
 
-def test_the_total_is_held_and_residuals_weigh_the_less_the_noisier_they_are():
+def test_the_total_is_held_and_residuals_weigh_the_less_the_more_they_are_expected_to_err():
     layout = Layout.of((3, 2, 4), [(0, 1, 2)])
     draw = np.random.default_rng(0)
     residuals = transform.center(layout, draw.normal(20, 5, layout.cells))
-    residuals[0] = 100.0
+    residuals[0] = 480.0
     variances = np.array([25.0, 1.0, 1.0, 1.0, 4.0, 1e9, 1.0, 4.0])
-    choice = automatic(estimates_of(layout, residuals, variances))
+    estimates = estimates_of(layout, residuals, variances)
+    choice = automatic(estimates)
     assert choice.hold == (0,)
-    assert choice.estimates.values[0] == pytest.approx(100 - 25 / 100)
-    # The median standard deviation is between 1 and 2; what is a thousand times as noisy counts as that, not as more.
-    np.testing.assert_allclose(choice.weights * 2 / 3, [1 / 5, 1, 1, 1, 1 / 2, 1 / 1500, 1, 1 / 2])
-    again = automatic(estimates_of(layout, residuals, variances))
+    assert choice.estimates.values[0] == pytest.approx(480 - 25 / 480)
+    levels = Levels(layout, residuals, np.where(layout.index.order, variances, 0.0), choice.estimates.values[0])
+    levels.run()
+    expected = 2.0 ** -layout.index.order[1:] / np.sqrt(levels.errors[1:] / np.median(levels.errors[1:]))
+    np.testing.assert_allclose(choice.weights[1:], expected, rtol=1e-12)
+    again = automatic(estimates)
     np.testing.assert_array_equal(again.estimates.values, choice.estimates.values)
 
 
-def test_an_unmeasured_total_is_the_pilots():
+def test_an_unmeasured_total_is_the_least_that_explains_the_residuals():
     layout = Layout.of((3, 2), [(0, 1)])
     residuals = np.zeros(layout.cells)
     layout.view(residuals, layout.places[(0,)])[...] = [20, -10, -10]
     variances = np.where(layout.index.order == 0, np.inf, 1e-6)
     choice = automatic(estimates_of(layout, residuals, variances))
     assert choice.hold == (0,)
-    # A third of the total is lacking 10 twice, so that 30 are needed; the rest is for the drawing to zero.
-    assert 15 < choice.estimates.values[0] <= 30
+    assert choice.estimates.values[0] == pytest.approx(30)
     nobody = automatic(estimates_of(layout, np.zeros(layout.cells), variances))
-    assert nobody.hold == ()
+    assert nobody.estimates.values[0] == 1.0
 
 
 def test_what_is_held_on_request_stays_as_it_was_measured():
@@ -94,7 +97,7 @@ def test_what_was_never_measured_is_predicted_with_the_weight_asked_for():
     layout.view(residuals, layout.places[(1,)])[...] = [10, 0, -10]
     variances = np.where(layout.index.order == 2, np.inf, 1e-12)
     choice = automatic(estimates_of(layout, residuals, variances), eta=0.3)
-    np.testing.assert_allclose(choice.weights, [1, 1, 1, 0.3])
+    assert choice.weights[3] == 0.3
     independent = np.outer([10, -10], [10, 0, -10]) / 60
     np.testing.assert_allclose(layout.view(choice.estimates.values, 3), independent, atol=1e-6)
 

@@ -1,0 +1,162 @@
+"""Commands that read a saved release.
+
+``margrave query`` counts with conditions, ``margrave report`` writes the page about the release again, and ``margrave
+export`` writes it in the forms that others ask for.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from margrave.cli.job import Job
+from margrave.cli.options import AsJson, takes
+from margrave.cli.screen import console, print_json, print_table, progress
+
+if TYPE_CHECKING:
+    from margrave.release.share import Share
+    from margrave.release.table import Table as ReleaseTable
+
+_MOST_ROWS = 200
+_ROUNDING = 1e-9
+
+
+def query(
+    folder: Annotated[Path, typer.Argument(help="The folder of a release.")],
+    condition: Annotated[str, typer.Argument(help="Who is counted, as \"age > 64 and sex = 'F'\"; all if empty.")] = "",
+    by: Annotated[str, typer.Option("--by", help="Group by these attributes, as region,sex.")] = "",
+    share_of: Annotated[
+        str | None, typer.Option("--share-of", help="The share among those who meet this condition instead.")
+    ] = None,
+    level: Annotated[float, typer.Option("--level", help="The level of the intervals.")] = 0.95,
+    json: AsJson = False,
+) -> None:
+    """Answer a question from a release, with its exact standard error.
+
+    Example:  margrave query release "age > 64 and sex = 'female'" --by district
+    """
+    from margrave.release.store.loading import load
+
+    release = load(folder)
+    names = [name.strip() for name in by.split(",") if name.strip()]
+    if share_of is None:
+        answer: ReleaseTable | Share = release.query(condition, by=names, level=level)
+    else:
+        answer = release.share(condition, of=share_of, by=names, level=level)
+    rows = answer.to_arrow().to_pylist()
+    if json:
+        plain = [{name: _plain(value) for name, value in row.items()} for row in rows]
+        print_json({"condition": condition, "of": share_of, "level": level, "note": answer.note, "rows": plain})
+        return
+    screen = console()
+    print_table(_shown(rows))
+    if len(rows) > _MOST_ROWS:
+        screen.print(f"… and {len(rows) - _MOST_ROWS:,} more; use --json for all")
+    if answer.note:
+        screen.print(answer.note)
+
+
+def _shown(rows: list[dict[str, Any]]) -> Table:
+    """Return the answer as a table for the terminal."""
+    table = Table()
+    digits = {name: _digits([row[name] for row in rows]) for name in (rows[0] if rows else {})}
+    for name, value in (rows[0] if rows else {}).items():
+        table.add_column(name, justify="left" if isinstance(value, str) else "right")
+    for row in rows[:_MOST_ROWS]:
+        table.add_row(*(_text(value, digits[name]) for name, value in row.items()))
+    return table
+
+
+def _digits(column: list[object]) -> int:
+    """Return how many decimals a column needs: none for whole numbers, three for shares, one for other numbers."""
+    numbers = [value for value in column if isinstance(value, float) and math.isfinite(value)]
+    if all(value == round(value) for value in numbers):
+        return 0
+    return 3 if max(map(abs, numbers)) <= 1 else 1
+
+
+def _text(value: object, digits: int) -> str:
+    """Return one value as people read it."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    return f"{value:,.{digits}f}" if isinstance(value, float) else str(value)
+
+
+def _plain(value: object) -> object:
+    """Return one value as JSON has it; what differs from zero by rounding alone is zero."""
+    if isinstance(value, float):
+        return None if not math.isfinite(value) else 0.0 if abs(value) < _ROUNDING else value
+    return value
+
+
+@takes("report")
+def report(
+    asked: Job,
+    folder: Annotated[Path, typer.Argument(help="The folder of a release.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="The HTML file to write; by default report.html in the folder is renewed."),
+    ] = None,
+) -> None:
+    """Write the report of a saved release: one HTML page that needs no network.
+
+    Example:  margrave report release --title "Census of 2026"
+    """
+    from margrave.release.report import NAME, renew_report, write_report
+    from margrave.release.store.loading import load
+
+    if out is None or out.resolve() == (folder / NAME).resolve():
+        out = renew_report(folder, title=asked.title)
+    else:
+        write_report(load(folder), out, title=asked.title)
+    console().print(f"report: {out}")
+
+
+class Form(StrEnum):
+    """What to write."""
+
+    CSV = "csv"
+    SDMX = "sdmx"
+    REGISTRY = "registry"
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(help="The folder of a release.")],
+    out: Annotated[Path, typer.Option("--out", help="The new folder (csv) or file (sdmx, registry) to write.")],
+    form: Annotated[
+        Form,
+        typer.Option("--form", help="csv: one file a table; sdmx: SDMX-CSV 2.0; registry: a draft entry (YAML)."),
+    ] = Form.CSV,
+    agency: Annotated[str | None, typer.Option("--agency", help="For sdmx: the agency's identifier.")] = None,
+    dataflow: Annotated[str | None, typer.Option("--dataflow", help="For sdmx: the dataflow's identifier.")] = None,
+    period: Annotated[str | None, typer.Option("--period", help="For sdmx: the time period, as 2026.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="For registry: what the publication is called.")] = None,
+    curator: Annotated[str | None, typer.Option("--curator", help="For registry: who publishes it.")] = None,
+) -> None:
+    """Write a saved release as CSV, as SDMX-CSV, or as a draft entry for the registry of deployments.
+
+    Example:  margrave export release --form sdmx --agency STAT --dataflow TOWN --out release.csv
+    """
+    from margrave.release.export import export as write_export
+    from margrave.release.export import require_form
+    from margrave.release.store.loading import load
+
+    require_form(out, form.value, agency, dataflow)
+    with progress() as begin:
+        write_export(
+            load(folder),
+            out,
+            form=form.value,
+            agency=agency,
+            dataflow=dataflow,
+            period=period,
+            name=name,
+            curator=curator,
+            progress=begin("writing"),
+        )
+    console().print(f"{form.value}: {out}")

@@ -1,0 +1,471 @@
+"""One pass on a cluster: the compiled counter runs where the rows are, and the engine adds up what it finds.
+
+Every partition of the table is counted by the loops that count fetched rows, in a Python process beside the engine
+(`mapInArrow` of Spark). It returns the cells that are not empty, as rows (cell, count); a cell is a place in the buffer
+of all tables, which tells the table too. The engine adds up the counts of equal cells. The table is read once, however
+many tables are counted, and this process receives no more than the counts.
+
+Sending a value from the engine to Python costs more than counting it. So the engine codes what is cheap for it to code
+(`margrave.data.counting.engine_codes`) and packs the codes of a row into words of 63 bits. Other columns are sent as
+they are, and the encoder that codes fetched rows codes them there.
+
+Where the rows of a person are limited, a first function returns, instead of counts, whose row it is and its codes; the
+engine chooses by the rule of `margrave.data.persons`, and only kept rows reach the second function, which counts.
+
+A function never raises an error, because an engine would write its text, and with it perhaps a value, into logs. It
+returns the problem as a row instead, in words that contain nothing of the table.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from margrave.algebra.kernels import Integers, compiled
+from margrave.algebra.layout import Layout
+from margrave.data.counting.engine_codes import Key
+from margrave.data.counting.fetch import RowCoder, Rows, read, together
+from margrave.data.counting.tally import Codes, Tally, chunk_rows, code_type, sum_inner
+from margrave.data.encoding import DROPPED
+from margrave.data.engines.engine import require_columns, require_ids
+from margrave.data.engines.spark import chosen_on_spark
+from margrave.data.persons import PERSON, ROW, Choice
+from margrave.data.redaction import quietly
+from margrave.errors import DataError, MargraveError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from margrave.data.engines.spark import SparkEngine
+    from margrave.domain.domain import Domain
+
+Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+_WORD, _RAW = "margrave_word_{}", "margrave_raw_{}"
+_WORD_BITS = 63
+# Marks are −4 … −1; moved by this, every code and every mark is a digit.
+_MARKS = 4
+_ERROR = -2  # in a table of codes, below DROPPED
+# A column that has to be compared with more values is sooner coded beside the engine than in it.
+_MOST_ENGINE_VALUES = 24
+CELL, COUNT, PROBLEM = "margrave_cell", "margrave_count", "margrave_problem"
+_COUNTED = pa.schema([(CELL, pa.int64()), (COUNT, pa.int64()), (PROBLEM, pa.string())])
+_SPARK_TYPES = {pa.int64(): "bigint", pa.string(): "string"}
+# What a worker that cannot count returns as its problem.
+LACKING = "margrave is missing"
+_EMITTED_ROWS = 2**17
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Where the codes of an attribute are, and what each of its digits means.
+
+    Attributes
+    ----------
+    attribute
+        The place of the attribute in the domain.
+    word, shift, bits
+        Which word, and which bits of it.
+    codes
+        The code of each digit; ``DROPPED`` if its rows are dropped, less if it is an error.
+    problems
+        What each digit that is an error says.
+    """
+
+    attribute: int
+    word: int
+    shift: int
+    bits: int
+    codes: NDArray[np.int32]
+    problems: Mapping[int, str] = field(default_factory=dict)
+
+    def unpack(self, words: Integers, codes: Codes) -> NDArray[np.bool_] | None:
+        """Write the codes of the rows, and return which rows are dropped; None if none is."""
+        lowest = unpack_codes(words, self.shift, (1 << self.bits) - 1, self.codes, codes)
+        if lowest >= 0:
+            return None
+        digits = (words >> self.shift) & ((1 << self.bits) - 1)
+        if lowest < DROPPED:
+            raise DataError(self.problems[int(digits[self.codes[digits] < DROPPED].min())])
+        dropped: NDArray[np.bool_] = self.codes[digits] == DROPPED
+        return dropped
+
+
+@compiled
+def unpack_codes(words: Integers, shift: int, mask: int, table: NDArray[np.int32], codes: Codes) -> int:
+    """Write the code of each row, and return the lowest value of the table that any row has, at most 0."""
+    lowest = 0
+    for i in range(words.size):
+        found = table[(words[i] >> shift) & mask]
+        lowest = min(lowest, found)
+        codes[i] = found
+    return lowest
+
+
+def placed(bits: Mapping[int, int]) -> tuple[dict[int, tuple[int, int]], int]:
+    """Return the word and the shift of each attribute, and how many words there are.
+
+    Parameters
+    ----------
+    bits
+        How many bits the digit of each attribute takes, at most 63.
+    """
+    places: dict[int, tuple[int, int]] = {}
+    word, used = 0, 0
+    for attribute, width in bits.items():
+        if used + width > _WORD_BITS:
+            word, used = word + 1, 0
+        places[attribute] = (word, used)
+        used += width
+    return places, word + 1 if places else 0
+
+
+@dataclass(frozen=True)
+class Coder:
+    """How batches become rows of codes on the workers.
+
+    Attributes
+    ----------
+    domain
+        The declared domain.
+    packed
+        The attributes whose codes are in words.
+    raw
+        The attributes whose columns are sent as the table has them.
+    privacy_id
+        The column that tells whose row it is, if rows are to be chosen.
+    """
+
+    domain: Domain
+    packed: tuple[Packed, ...]
+    raw: tuple[int, ...] = ()
+    privacy_id: str | None = None
+
+    def begin(self) -> Callable[[pa.RecordBatch], Rows]:
+        """Return a function that codes the batches of one partition."""
+        sent = {self.domain.attributes[k]: _RAW.format(k) for k in self.raw}
+        if self.privacy_id is not None:
+            sent[self.privacy_id] = PERSON
+        coder = RowCoder(self.domain, self.raw, untyped=False, privacy_id=self.privacy_id)
+
+        def code(batch: pa.RecordBatch) -> Rows:
+            columns = {name: batch.column(column) for name, column in sent.items()}
+            rows, dropped = coder.coded(pa.RecordBatch.from_pydict(columns) if columns else batch, map)
+            words: dict[int, Integers] = {}
+            for one in self.packed:
+                if one.word not in words:
+                    words[one.word] = batch.column(_WORD.format(one.word)).to_numpy()
+                gone = one.unpack(words[one.word], rows.codes[one.attribute])
+                if gone is not None:
+                    dropped = gone if dropped is None else dropped | gone
+            return rows.without(dropped)
+
+        return code
+
+
+@dataclass(frozen=True)
+class Count:
+    """The function that counts the rows of a partition.
+
+    Attributes
+    ----------
+    coder
+        How rows become codes.
+    sizes, sets
+        The tables to count.
+    """
+
+    coder: Coder
+    sizes: tuple[int, ...]
+    sets: tuple[tuple[int, ...], ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of what it returns."""
+        return _COUNTED
+
+    def trouble(self, problem: str) -> pa.RecordBatch:
+        """Return a row that says what is wrong."""
+        return _counted(np.array([-1]), np.array([0]), problem)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the cells of all tables that are not empty."""
+        layout, code = Layout.of(self.sizes, self.sets), self.coder.begin()
+        tally = Tally(layout)
+        enough = chunk_rows(len(layout.sizes), np.dtype(code_type(layout.sizes)).itemsize) // 2
+        waiting: list[Rows] = []
+        for batch in batches:
+            waiting.append(code(batch))
+            if sum(rows.codes.shape[1] for rows in waiting) >= enough:
+                tally.add(together(waiting).codes)
+                waiting = []
+        if waiting:
+            tally.add(together(waiting).codes)
+        counts = tally.counts()
+        cells = np.flatnonzero(counts[layout.inner_cells :]) + layout.inner_cells
+        for begin in range(0, cells.size, _EMITTED_ROWS):
+            part = cells[begin : begin + _EMITTED_ROWS]
+            yield _counted(part, counts[part])
+
+
+@dataclass(frozen=True)
+class Encode:
+    """The function that returns whose row it is and its codes, so that the engine can choose rows of persons.
+
+    Attributes
+    ----------
+    coder
+        How rows become codes.
+    places, words
+        The word and the shift of each attribute that is counted, and how many words there are.
+    """
+
+    coder: Coder
+    places: Mapping[int, tuple[int, int]]
+    words: int
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of what it returns."""
+        words = [(_WORD.format(word), pa.int64()) for word in range(self.words)]
+        return pa.schema([(PERSON, pa.string()), (ROW, pa.string()), *words, (PROBLEM, pa.string())])
+
+    def trouble(self, problem: str) -> pa.RecordBatch:
+        """Return a row that says what is wrong; it is nobody's, so that no row of a person displaces it."""
+        words = [pa.array([0])] * self.words
+        columns = [pa.nulls(1, pa.string()), pa.array([""]), *words, pa.array([problem])]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are not dropped."""
+        code = self.coder.begin()
+        for batch in batches:
+            yield self._encoded(code(batch))
+
+    def _encoded(self, rows: Rows) -> pa.RecordBatch:
+        """Return rows with the text of their person, the text of their codes, and their codes."""
+        count = rows.codes.shape[1]
+        texts = [pa.array(rows.codes[k]).cast(pa.string()) for k in sorted(self.places)]
+        row = pc.binary_join_element_wise(*texts, ",") if texts else pa.array([""] * count, pa.string())
+        words = np.zeros((self.words, count), dtype=np.int64)
+        for k, (word, shift) in self.places.items():
+            words[word] |= rows.codes[k].astype(np.int64) << shift
+        columns = [_person_texts(rows.persons), row, *map(pa.array, words), pa.nulls(count, pa.string())]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _counted(cells: Integers, counts: Integers, problem: str | None = None) -> pa.RecordBatch:
+    """Return cells with their counts, and a problem if there is one."""
+    problems = pa.nulls(cells.size, pa.string()) if problem is None else pa.array([problem])
+    return pa.RecordBatch.from_arrays([pa.array(cells), pa.array(counts), problems], schema=_COUNTED)
+
+
+def _person_texts(persons: pa.Array) -> pa.Array:
+    """Return canonical ids as the texts that are hashed; bytes have none, and their hexadecimal digits are as good."""
+    if pa.types.is_large_binary(persons.type):
+        return pa.array([value.hex().upper() for value in persons.to_pylist()], pa.string())
+    return persons.cast(pa.string())
+
+
+def run(function: Count | Encode, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield what a function returns, and where it fails, or where rows come with a problem, a row that says so.
+
+    Parameters
+    ----------
+    function
+        What is run on a worker.
+    batches
+        The rows of a partition.
+    """
+    problem = ""
+
+    def sound() -> Iterator[pa.RecordBatch]:
+        nonlocal problem
+        for batch in batches:
+            place = batch.schema.get_field_index(PROBLEM)
+            if place >= 0 and batch.column(place).null_count < len(batch):
+                problem = batch.column(place).drop_null()[0].as_py()
+                return
+            yield batch
+
+    returned, end = function(sound()), object()
+    while True:
+        try:
+            batch = quietly(lambda: next(returned, end), "the PySpark frame")
+        except MargraveError as error:
+            problem = problem or str(error)
+            break
+        if batch is end:
+            break
+        yield batch
+    if problem:
+        for _ in batches:  # the engine goes on sending
+            pass
+        yield function.trouble(problem)
+
+
+def shipped(function: Count | Encode, version: str) -> Function:
+    """Return a function for the workers, which says so where margrave is missing or of another version there.
+
+    It is sent by value, and what it needs of margrave is unpacked there.
+
+    Parameters
+    ----------
+    function
+        What is to be run.
+    version
+        The version of margrave that it needs.
+    """
+    payload, lacking = pickle.dumps(function), function.trouble(LACKING)
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Names of this module are not there.
+        import os
+        import pickle
+
+        os.environ.setdefault("MARGRAVE_THREADS", "1")  # the engine gives the other cores to other partitions
+        try:
+            import margrave
+            from margrave.data.counting.executors import run
+
+            loaded = pickle.loads(payload) if margrave.__version__ == version else None
+        except Exception:
+            loaded = None
+        if loaded is not None:
+            yield from run(loaded, batches)
+        else:
+            yield lacking
+
+    return work
+
+
+class OnePass:
+    """The counting of a table by the workers of its cluster.
+
+    Parameters
+    ----------
+    engine
+        The table.
+    domain, layout
+        What is declared, and the tables to count.
+    choice
+        Whose row it is, how many rows of one person are kept, and the salt that decides which; None: all are.
+    """
+
+    def __init__(self, engine: SparkEngine, domain: Domain, layout: Layout, choice: Choice | None = None) -> None:
+        self._engine, self._domain, self._layout, self._choice = engine, domain, layout, choice
+        self._needed = sorted({k for members in layout.sets[layout.outer :] for k in members})
+        self._read = read(domain, self._needed)
+        privacy_id = None if choice is None else choice.privacy_id
+        require_columns(engine, tuple(domain.attributes[k] for k in self._read), privacy_id=privacy_id)
+        if privacy_id is not None:
+            require_ids(engine, privacy_id)
+
+    def count(self, version: str) -> Integers | None:
+        """Return the exact counts of every table of a closure, in one buffer; None if the workers cannot. PRIVATE.
+
+        Parameters
+        ----------
+        version
+            The version of margrave that the workers must have.
+        """
+        try:
+            summed = self._engine.collected(self._summed(version))
+        except Exception as error:
+            # A function of ours raises nothing by itself: what it is made of is not there.
+            if type(error).__name__ in ("PythonException", "PicklingError"):
+                return None
+            raise
+        problems = summed.column(PROBLEM).drop_null().to_pylist()
+        if LACKING in problems:
+            return None
+        if problems:
+            raise DataError(min(problems))
+        counts = np.zeros(self._layout.cells, dtype=np.int64)
+        counts[summed.column(0).to_numpy()] = summed.column(2).to_numpy()
+        sum_inner(self._layout, counts)
+        return counts
+
+    def _summed(self, version: str) -> Any:  # noqa: ANN401 - a PySpark frame
+        """Return the cells that are not empty with their counts, as a frame."""
+        rows, coder = self._sent()
+        if self._choice is not None:
+            places, words = placed({k: _bits(self._domain.shape[k]) for k in self._needed})
+            encode = Encode(coder, places, words)
+            rows = rows.mapInArrow(shipped(encode, version), _declared(encode.schema))
+            columns = [name for name in encode.schema.names if name not in (PERSON, ROW)]
+            rows = chosen_on_spark(rows, columns, self._choice)
+            coder = Coder(self._domain, tuple(self._plain(k, *places[k]) for k in self._needed))
+        sets = self._layout.sets[self._layout.outer :]
+        count = Count(coder, self._layout.sizes, sets)
+        counted = rows.mapInArrow(shipped(count, version), _declared(count.schema))
+        return counted.groupBy(CELL, PROBLEM).sum(COUNT)
+
+    def _sent(self) -> tuple[Any, Coder]:
+        """Return the rows that are sent to the workers, and how they become codes there."""
+        engine, domain = self._engine, self._domain
+        keys = self._keys()
+        places, words = placed({k: _bits(domain[domain.attributes[k]].declared + _MARKS) for k in keys})
+        columns = []
+        for word in range(words):
+            digits = [(keys[k].expression() + _MARKS) * 2**shift for k, (w, shift) in places.items() if w == word]
+            columns.append(sum(digits[1:], start=digits[0]).alias(_WORD.format(word)))
+        raw = tuple(k for k in self._read if k not in keys)
+        columns += [nw.col(engine.column(domain.attributes[k])).alias(_RAW.format(k)) for k in raw]
+        privacy_id = None if self._choice is None else self._choice.privacy_id
+        if privacy_id is not None:
+            columns.append(nw.col(engine.column(privacy_id)).alias(PERSON))
+        # A frame has at least one column, also where only the number of rows is counted.
+        rows = engine.lazy().select(*(columns or [nw.lit(0).alias(CELL)]))
+        coded = tuple(self._marked(k, keys[k], *places[k]) for k in keys)
+        return engine.native(rows), Coder(domain, coded, raw, privacy_id)
+
+    def _keys(self) -> dict[int, Key]:
+        """Return the attributes that the engine codes, with how it does."""
+        engine, names = self._engine, {k: self._domain.attributes[k] for k in self._read}
+        schema = engine.lazy().collect_schema()
+        keys = {
+            k: Key(self._domain[name], schema[engine.column(name)], engine.column(name)) for k, name in names.items()
+        }
+        bytewise = engine.bytewise([key.name for key in keys.values() if key.compares_texts])
+        return {
+            k: key
+            for k, key in keys.items()
+            if not key.refusal
+            and key.compared <= _MOST_ENGINE_VALUES
+            and (not key.compares_texts or key.name in bytewise)
+        }
+
+    def _marked(self, k: int, key: Key, word: int, shift: int) -> Packed:
+        """Return where the codes and the marks of an attribute are."""
+        declared = self._domain[key.name].declared
+        codes = np.arange(-_MARKS, declared, dtype=np.int32)
+        codes[:_MARKS] = _ERROR
+        problems = {}
+        for mark, settled in key.marks.items():
+            codes[mark + _MARKS] = _ERROR if isinstance(settled, str) else settled
+            if isinstance(settled, str):
+                problems[mark + _MARKS] = settled
+        return Packed(k, word, shift, _bits(codes.size), codes, problems)
+
+    def _plain(self, k: int, word: int, shift: int) -> Packed:
+        """Return where the codes of an attribute are that have no marks any more."""
+        size = self._domain.shape[k]
+        return Packed(k, word, shift, _bits(size), np.arange(size, dtype=np.int32))
+
+
+def _bits(digits: int) -> int:
+    """Return how many bits a digit takes."""
+    return max((digits - 1).bit_length(), 1)
+
+
+def _declared(schema: pa.Schema) -> str:
+    """Return columns as Spark declares them."""
+    return ", ".join(f"{column.name} {_SPARK_TYPES[column.type]}" for column in schema)

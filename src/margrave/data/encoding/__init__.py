@@ -1,1 +1,0 @@
-"""PRIVATE: how the values of a column become the codes of its attribute."""

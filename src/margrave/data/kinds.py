@@ -1,0 +1,211 @@
+"""What a table is, by the type of an object or the ending of a name alone, and how the text in a CSV file is written.
+
+Nothing is opened here, and nothing heavy is loaded: a description of a table is checked by it before anything is read.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from margrave.data.redaction import SCHEMES, shown, shown_scheme
+from margrave.errors import DataError
+
+
+class SourceKind(Enum):
+    """What a private table is; the value is the words for it."""
+
+    FILE = "file"
+    DUCKDB_FILE = "DuckDB file"
+    POSTGRES_URL = "PostgreSQL database"
+    PANDAS = "pandas frame"
+    POLARS = "Polars frame"
+    LAZY_POLARS = "lazy Polars frame"
+    ARROW_TABLE = "Arrow table"
+    ARROW_BATCH = "Arrow record batch"
+    ARROW_READER = "Arrow record batch reader"
+    ARROW_DATASET = "Arrow dataset"
+    ARROW_STREAM = "Arrow stream"
+    DUCKDB_RELATION = "DuckDB relation"
+    IBIS = "Ibis table"
+    SPARK = "PySpark frame"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+# The library and the name of the class of each kind of object.
+_CLASSES = {
+    ("pandas", "DataFrame"): SourceKind.PANDAS,
+    ("polars", "DataFrame"): SourceKind.POLARS,
+    ("polars", "LazyFrame"): SourceKind.LAZY_POLARS,
+    ("pyarrow", "Table"): SourceKind.ARROW_TABLE,
+    ("pyarrow", "RecordBatch"): SourceKind.ARROW_BATCH,
+    ("pyarrow", "RecordBatchReader"): SourceKind.ARROW_READER,
+    ("pyarrow", "Dataset"): SourceKind.ARROW_DATASET,
+    ("duckdb", "DuckDBPyRelation"): SourceKind.DUCKDB_RELATION,
+    ("_duckdb", "DuckDBPyRelation"): SourceKind.DUCKDB_RELATION,
+    ("ibis", "Table"): SourceKind.IBIS,
+    ("pyspark", "DataFrame"): SourceKind.SPARK,
+}
+_OTHER_URLS = "give a file, a postgresql:// URL, or open it with DuckDB or Ibis and give the relation or the table"
+_SUITABLE = (
+    "a path, a postgresql:// URL, a pandas, Polars or PySpark frame, Arrow data, a DuckDB relation, an Ibis table or a "
+    "CodedTable"
+)
+
+SEPARATED = {".csv": ",", ".tsv": "\t"}
+# The name does not say what these contain: with a delimiter they are read as CSV files.
+PLAIN = (".txt", ".dat")
+JSON = (".json", ".ndjson", ".jsonl")
+PARQUET = (".parquet", ".pq")
+COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+DATABASES = (".duckdb", ".ddb")
+DECIMALS = (".", ",")
+# How people type a tab on a command line.
+_TABS = ("tab", r"\t")
+
+_AS_CSV = "save it as CSV (UTF-8) there and give that file"
+_FOREIGN = {
+    (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods"): f"is a spreadsheet; {_AS_CSV}",
+    (".sav", ".zsav", ".por"): f"is a file of SPSS; {_AS_CSV}",
+    (".dta",): f"is a file of Stata; {_AS_CSV} (export delimited), or read it with pandas and give the frame",
+    (".sas7bdat", ".xpt"): f"is a file of SAS; {_AS_CSV}, or read it with pandas and give the frame",
+    (".rds", ".rdata", ".rda"): "is a file of R; write it as CSV or Parquet there and give that file",
+    (".mdb", ".accdb"): f"is a file of Access; {_AS_CSV}, a table at a time",
+    (".feather", ".arrow", ".ipc"): "is a file of Arrow data; open it with pyarrow and give the table or the dataset",
+    (".zip", ".7z", ".rar"): "is an archive; unpack it and give the file that was in it",
+    PLAIN: "does not say by its ending how fields are separated; give delimiter=… (--delimiter), as in ';' or 'tab'",
+    (".db", ".sqlite", ".sqlite3"): (
+        "is a database of some kind, and DuckDB files end in .duckdb: if it is one, let its name end so; a SQLite file "
+        "is opened with Ibis or DuckDB, and its table given"
+    ),
+}
+
+
+def kind_of(source: object) -> SourceKind:
+    """Return what a source is, without a look inside; raise `DataError` if it is nothing that can be read."""
+    if isinstance(source, str | os.PathLike):
+        return _kind_of_name(os.fspath(source))
+    for parent in type(source).__mro__:
+        known = _CLASSES.get((parent.__module__.split(".")[0], parent.__name__))
+        if known is not None:
+            return known
+    if hasattr(type(source), "__arrow_c_stream__"):
+        return SourceKind.ARROW_STREAM
+    raise DataError(f"a {type(source).__name__} is not a table", remedy=f"give {_SUITABLE}")
+
+
+def _kind_of_name(name: str | bytes) -> SourceKind:
+    """Return whether a name is that of a file, of a DuckDB file or of a database."""
+    if isinstance(name, bytes):
+        raise DataError("the path is given as bytes", remedy="give it as text")
+    scheme, found, _ = name.partition("://")
+    if not found:
+        return SourceKind.DUCKDB_FILE if name.lower().endswith(DATABASES) else SourceKind.FILE
+    if scheme.lower() in SCHEMES:
+        return SourceKind.POSTGRES_URL
+    raise DataError(f"{shown_scheme(scheme)} cannot be opened", remedy=f"{_OTHER_URLS}")
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """How the text in a CSV file is written.
+
+    Parameters
+    ----------
+    delimiter
+        The character between fields, "tab" for a tab; None: a comma, in TSV files a tab.
+    encoding
+        How characters are stored, by any name that Python knows; None: UTF-8.
+    decimal
+        The mark before the fraction of a number, "." or ",".
+    """
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    decimal: str = "."
+
+    def __post_init__(self) -> None:
+        """Refuse what no file can be written with."""
+        if self.delimiter is not None:
+            object.__setattr__(self, "delimiter", _checked_delimiter(self.delimiter))
+        if self.encoding is not None:
+            _check_encoding(self.encoding)
+        if self.decimal not in DECIMALS:
+            raise DataError(f"decimal (--decimal) is {self.decimal!r}", remedy="give '.' or ','")
+
+    @property
+    def given(self) -> str:
+        """The first of the three that was given, as it is typed; empty if none was."""
+        words = (("delimiter", self.delimiter), ("encoding", self.encoding), ("decimal", self.decimal))
+        return next((f"{word} (--{word})" for word, value in words if value not in (None, ".")), "")
+
+    def delimiter_of(self, path: str) -> str:
+        """Return the character between the fields of a file."""
+        return self.delimiter or SEPARATED[format_of(path)]
+
+
+def _checked_delimiter(delimiter: object) -> str:
+    """Return the delimiter if it can part fields."""
+    if delimiter in _TABS:
+        return "\t"
+    if (
+        not isinstance(delimiter, str)
+        or len(delimiter) != 1
+        or delimiter.isalnum()
+        or delimiter in "\"'\r\n\0\ufeff"
+        or 0xD800 <= ord(delimiter) < 0xE000  # half a character
+    ):
+        raise DataError(
+            f"delimiter (--delimiter) is {delimiter!r}",
+            remedy="give one character other than a letter, digit or quotation mark, such as ';' or '|', or 'tab'",
+        )
+    return delimiter
+
+
+def _check_encoding(encoding: object) -> None:
+    """Refuse an encoding that Python does not know, or that stores no text."""
+    try:
+        known = isinstance(encoding, str) and bool(encoding) and bool("a".encode(encoding))
+    except (LookupError, ValueError):
+        known = False
+    if not known:
+        raise DataError(
+            f"no encoding {encoding!r} (--encoding) is known",
+            remedy="give one such as utf-8, windows-1252, latin-1 or utf-16",
+        )
+
+
+def format_of(path: str) -> str:
+    """Return the ending that tells the format of a file, lower case, without that of its compression."""
+    name = Path(path).name.lower()
+    for ending in COMPRESSED:
+        name = name.removesuffix(ending)
+    return Path(name).suffix
+
+
+def is_separated(path: str, delimiter: str | None = None) -> bool:
+    """Return whether a file is read as CSV."""
+    ending = format_of(path)
+    return ending in SEPARATED or (ending in PLAIN and delimiter is not None)
+
+
+def is_foreign(path: str) -> bool:
+    """Return whether a file is of a kind that other programs make, and that has to be saved as another first."""
+    return any(format_of(path) in endings for endings in _FOREIGN)
+
+
+def wrong_ending(name: str) -> DataError:
+    """Return the error that says why a file of this name cannot be opened, and what to make of it."""
+    ending = format_of(name)
+    for endings, words in _FOREIGN.items():
+        if ending in endings:
+            return DataError(f"{shown(name)} {words}")
+    return DataError(
+        f"{shown(name)} ends in none of .csv, .tsv, .parquet, .json, .ndjson, .jsonl (all but Parquet also with .gz or "
+        ".zst after it) or .duckdb",
+        remedy="save it as one of these, or open it with DuckDB and give the relation",
+    )

@@ -1,0 +1,421 @@
+r"""Cell by cell: what a noisy residual says about a table, given what the smaller tables predict (empirical Bayes).
+
+Smaller tables predict a table q (``levels``). Its residual was measured as z, so that with the residual C q of the
+prediction every cell has an observed departure
+
+    d = z − C q,     noise of variance s² = σ² m/n a cell     (m degrees of freedom, n cells).                      (1)
+
+How far counts stray from what was predicted is learned from the tables themselves. A cell has the mean η = λ q, λ ≥ 0
+from one distribution for all cells of a table,
+
+    λ = 1 with probability π_1;  λ uniform on [1 − h, 1 + h] for a few h < 1;  λ uniform on an interval of a ladder
+    [e_g, e_{g+1}) with e_{g+1} = 4 e_g;  or λ = 0,                                                                 (2)
+
+and the count μ itself is one draw around η: who is there is a sample. Given the sums that q has, a cell of a sample
+varies by
+
+    v = q ∏_j (1 − q/q_{+j}),         q_{+j} the sum of q along axis j,                                              (3)
+
+which is exact for one attribute and, up to a factor N/(N − 1), for two. Hence d is η − q plus noise of variance
+S² = s² + v, and of d − (η − q) the share v/S² is the count's own:
+
+    E[μ | d] = q + e + (v/S²) (d − e),      e = E[η − q | d].                                                        (4)
+
+Where noise drowns a table (σ² → ∞), (4) is q, whatever z: a measurement without content changes nothing. Where it
+stands out, π is wide and (4) is the measurement. The estimate moves from one to the other without a switch.
+
+**Learning π.** People are where they were predicted on the whole, Σ_g π_g λ_g = 1, and under that π is the maximum of
+the likelihood of all d (a table of m degrees of freedom counts as m cells), with pseudo-observations of what is usual
+for tables of this order (EM algorithm). First one π for all tables of an order, from `starting_prior`; then one for
+each table, with the π of its order as what is usual: a table departs from the others as far as its own cells say so.
+
+With u = q/S everything depends on (d/S, u) and π alone. Likelihoods and moments of (2) are computed once, on a grid of
+(asinh d/S, log₂ u). A table is binned on the grid, π is fitted to the bins, and a cell is looked up by interpolation:
+the cost a cell does not depend on the number of components.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from margrave.algebra.kernels import Floats, Index, Integers, center_before, compiled
+from margrave.reconstruction.prior.fitting import fit_facets
+
+# The half-widths h of (2), and the ladder: up to a table of 2²⁷ cells with everybody in one.
+_NARROW = (0.02, 0.06, 0.15, 0.3, 0.6)
+_EDGES = np.concatenate([[0.0], 2.0 ** np.arange(-13.0, 28.0, 2.0)])
+_LOW = np.array([1.0, *(1 - h for h in _NARROW), *_EDGES[:-1], 0.0])
+_HIGH = np.array([1.0, *(1 + h for h in _NARROW), *_EDGES[1:], 0.0])
+MEANS = (_LOW + _HIGH) / 2
+_POINT, _NARROWS, _LADDER, _ZERO = 0, slice(1, 1 + len(_NARROW)), slice(1 + len(_NARROW), -1), -1
+# The variance of λ within a component, and around 1.
+_SPREADS = (_HIGH - _LOW) ** 2 / 12 + (MEANS - 1) ** 2
+# The grid: asinh d/S in ±15, log₂ u from −26 to 16.
+_REACH, _STEP = 15.0, 0.1
+_LOWEST, _HIGHEST, _OCTAVE = -26.0, 16.0, 0.5
+SHAPE = (round(2 * _REACH / _STEP) + 1, round((_HIGHEST - _LOWEST) / _OCTAVE) + 1)
+# What is usual before anything was seen, by order: the shares of "as predicted", of near to it, and of anything else.
+# Single attributes are hardly ever even, pairs often nearly independent, and of three attributes pairs say most.
+_USUAL = {1: (0.05, 0.25, 0.7), 2: (0.5, 0.2, 0.3), 3: (0.9, 0.05, 0.05)}
+# Pseudo-observations, in cells, and rounds of EM: for all tables of an order, and for one table.
+_ORDER_CELLS, _ORDER_ROUNDS = 10.0, 60
+_TABLE_CELLS, _TABLE_ROUNDS = 20.0, 20
+# Cycles of proportional fitting for tables of three attributes and more: tables are predicted, not fitted.
+CYCLES = 8
+# A cell predicted below 1/1024 of the noise shows less and less of a departure, and counts less and less.
+_VISIBLE = 1024.0
+_TINY = 1e-200
+_MIN_SHARE = 1e-10
+
+
+class Grid(NamedTuple):
+    """Likelihood, and likelihood times first and second moment of (η − q)/S, by place on the grid and component."""
+
+    likelihood: Floats
+    first: Floats
+    second: Floats
+
+
+def starting_prior(order: int) -> Floats:
+    """Return π of (2) before anything was seen, for tables of some number of attributes; shape (components,)."""
+    point, narrow, wide = _USUAL[min(order, max(_USUAL))]
+    prior = np.zeros(MEANS.size)
+    prior[_POINT], prior[_NARROWS] = point, narrow / len(_NARROW)
+    # The larger the multiple, the rarer: a mean of λ exists.
+    prior[_LADDER] = np.minimum(1.0, MEANS[_LADDER] ** -2.0)
+    prior[_ZERO] = 1.0
+    wide_part = prior[_LADDER].sum() + prior[_ZERO]
+    prior[_LADDER] *= wide / wide_part
+    prior[_ZERO] *= wide / wide_part
+    hold_mean(MEANS, prior)
+    return prior
+
+
+def learned_prior(order: int, seen: Floats) -> Floats:
+    """Return π of all tables of an order, from how many of their cells fell into each bin of the grid."""
+    usual = starting_prior(order)
+    prior = usual.copy()
+    likelihood = grid().likelihood.reshape(seen.size, -1)
+    used = np.flatnonzero((seen.ravel() > 0) & (likelihood.sum(axis=1) > _TINY))
+    if used.size:
+        rows = np.ascontiguousarray(likelihood[used])
+        climb(rows, seen.ravel()[used], MEANS, usual, _ORDER_CELLS, _ORDER_ROUNDS, prior)
+    return prior
+
+
+def unmeasured_spread(prior: Floats) -> float:
+    """Return the variance of λ around 1 for cells of which nothing was seen, at most 1: a cell errs by q at most."""
+    return min(float(prior @ _SPREADS), 1.0)
+
+
+@cache
+def grid() -> Grid:
+    """Return likelihoods and moments of (2) on the grid, in units of S."""
+    from scipy.special import ndtr
+
+    observed = np.broadcast_to(np.sinh(np.linspace(-_REACH, _REACH, SHAPE[0]))[:, None], SHAPE)
+    u = np.broadcast_to(2.0 ** np.linspace(_LOWEST, _HIGHEST, SHAPE[1]), SHAPE)
+    likelihood, first, second = [], [], []
+    for low, high in zip(_LOW - 1, _HIGH - 1, strict=True):
+        begin, end, middle = low * u - observed, high * u - observed, (low + high) / 2 * u
+        width = (high - low) * u
+        narrow = width < 1e-3  # where the density hardly changes, and differences would cancel
+        divisor = np.where(narrow, 1.0, width)
+        # The difference of two values near one is taken on the other side, where they are near zero.
+        mass = np.where(begin > 0, ndtr(-begin) - ndtr(-end), ndtr(end) - ndtr(begin))
+        # Far from the interval a moment is a difference of nearly equal numbers; the mean lies in the interval.
+        moment = np.clip(observed * mass + _density(begin) - _density(end), low * u * mass, high * u * mass)
+        square = (observed**2 + 1) * mass
+        square += (observed + low * u) * _density(begin) - (observed + high * u) * _density(end)
+        point = _density(middle - observed)
+        likelihood.append(np.where(narrow, point, mass / divisor))
+        first.append(np.where(narrow, middle * point, moment / divisor))
+        second.append(np.where(narrow, middle**2 * point, np.maximum(square, 0.0) / divisor))
+    return Grid(*(np.ascontiguousarray(np.stack(part, axis=-1)) for part in (likelihood, first, second)))
+
+
+def _density(x: Floats) -> Floats:
+    """Return the standard normal density; arguments beyond 39, where it is zero, are cut off before the square."""
+    density: Floats = np.exp(-0.5 * np.minimum(np.abs(x), 39.0) ** 2) / math.sqrt(2 * math.pi)
+    return density
+
+
+@compiled
+def hold_mean(means: Floats, prior: Floats) -> None:
+    """Move π to the most likely one with mean one, in place; if components on both sides of a mean of one are left.
+
+    Of all π with that mean, Σ_g π_g log π'_g is largest at π'_g = π_g/(1 + θ (λ_g − 1)), and their mean falls with θ.
+    """
+    smallest, largest = 1.0, 1.0
+    for g in range(prior.size):
+        # So small a share counts as zero; a root that near to the end of its interval would not be found.
+        prior[g] = prior[g] if prior[g] > _MIN_SHARE else 0.0
+        if prior[g] > 0.0:
+            smallest, largest = min(smallest, means[g]), max(largest, means[g])
+    if smallest == 1.0 or largest == 1.0:
+        return
+    low, high = -1.0 / (largest - 1.0), 1.0 / (1.0 - smallest)
+    # So many halvings end inside the interval, where nothing is divided by zero.
+    for _ in range(80):
+        theta = 0.5 * (low + high)
+        excess = 0.0
+        for g in range(prior.size):
+            if prior[g] > 0.0:
+                excess += prior[g] * (means[g] - 1.0) / (1.0 + theta * (means[g] - 1.0))
+        if excess > 0.0:
+            low = theta
+        else:
+            high = theta
+    theta = 0.5 * (low + high)
+    mass = 0.0
+    for g in range(prior.size):
+        if prior[g] > 0.0:
+            prior[g] /= 1.0 + theta * (means[g] - 1.0)
+            mass += prior[g]
+    for g in range(prior.size):
+        prior[g] /= mass
+
+
+@compiled
+def climb(
+    rows: Floats, counts: Floats, means: Floats, usual: Floats, usual_cells: float, rounds: int, prior: Floats
+) -> None:
+    """Do rounds of the EM algorithm on π, in place, with mean one.
+
+    Rows are likelihoods of a bin, counts how many cells fell into it; ``usual`` is seen ``usual_cells`` times more.
+    """
+    components = prior.size
+    for _ in range(rounds):
+        total = np.zeros(components)
+        for i in range(counts.size):
+            weight = 0.0
+            for g in range(components):
+                weight += rows[i, g] * prior[g]
+            if weight > 0.0:
+                share = counts[i] / weight
+                for g in range(components):
+                    total[g] += rows[i, g] * share
+        mass = 0.0
+        for g in range(components):
+            prior[g] = prior[g] * total[g] + usual_cells * usual[g]
+            mass += prior[g]
+        for g in range(components):
+            prior[g] /= mass
+        hold_mean(means, prior)
+
+
+@compiled
+def sample_variances(q: Floats, axes: Integers, order: int, v: Floats) -> None:
+    """Write v of equation (3), for a flat table of shape ``axes``."""
+    v[:] = q
+    outer, inner = 1, q.size
+    for j in range(order):
+        length = axes[j]
+        inner //= length
+        table, result = q.reshape(outer, length, inner), v.reshape(outer, length, inner)
+        for o in range(outer):
+            for c in range(inner):
+                total = 0.0
+                for i in range(length):
+                    total += table[o, i, c]
+                if total > 0.0:
+                    for i in range(length):
+                        result[o, i, c] *= max(1.0 - table[o, i, c] / total, 0.0)
+        outer *= length
+
+
+@compiled
+def weight_of(u: float, share: float) -> float:
+    """Return how much a cell counts when π is learned: its share of the degrees of freedom, less far below the noise.
+
+    A multiple of 2⁻²⁰, so that sums do not depend on their order.
+    """
+    return math.floor(share * min(1.0, u * _VISIBLE) * 2.0**20) * 2.0**-20
+
+
+@compiled
+def grid_row(departure: float, deviation: float) -> float:
+    """Return where d/S lies along the first axis of the grid."""
+    place: float = (math.asinh(departure / deviation) + _REACH) / _STEP
+    return min(max(place, 0.0), SHAPE[0] - 1.001)
+
+
+@compiled
+def grid_column(predicted: float, deviation: float) -> float:
+    """Return where u = q/S lies along the second axis of the grid."""
+    place: float = (math.log2(predicted / deviation) - _LOWEST) / _OCTAVE
+    return min(max(place, 0.0), SHAPE[1] - 1.001)
+
+
+@compiled
+def predict_tables(
+    first: int,
+    last: int,
+    index: Index,
+    degrees: Floats,
+    inner: Floats,
+    variances: Floats,
+    measured: Floats,
+    given: Integers,
+    tables: Floats,
+    seen: Floats,
+) -> None:
+    """Write the predictions q of the tables first … last − 1, and count their departures on the grid.
+
+    ``inner`` holds the tables to predict from. Where ``given`` is not zero, q stands in ``tables`` already. Tables
+    whose variance is zero or infinite are predicted and not counted.
+    """
+    for t in range(first, last):
+        order, axes = index.order[t], index.axes[t]
+        begin, end = index.offset[t], index.offset[t + 1]
+        q = tables[begin:end]
+        if given[t] == 0:
+            starts = np.empty(order, dtype=np.int64)
+            for j in range(order):
+                starts[j] = index.offset[index.facet[t, j]]
+            q[:] = 1.0
+            # One cycle is exact for up to two attributes.
+            fit_facets(q, axes[:order], inner, starts, 0.0, CYCLES if order > 2 else 1)
+        if not 0.0 < variances[t] < np.inf or degrees[t] == 0.0:
+            continue
+        residual, v = q.copy(), np.empty(q.size)
+        center_before(residual, axes, order)
+        sample_variances(q, axes, order, v)
+        noise = variances[t] * degrees[t] / q.size
+        z, share = measured[begin:end], degrees[t] / q.size
+        for i in range(q.size):
+            if q[i] > 0.0:
+                deviation = math.sqrt(noise + v[i])
+                row, column = grid_row(z[i] - residual[i], deviation), grid_column(q[i], deviation)
+                seen[int(row + 0.5), int(column + 0.5)] += weight_of(q[i] / deviation, share)
+
+
+@compiled
+def estimate_tables(
+    first: int,
+    last: int,
+    index: Index,
+    degrees: Floats,
+    variances: Floats,
+    measured: Floats,
+    usual: Floats,
+    spread: float,
+    likelihood: Floats,
+    moment: Floats,
+    square: Floats,
+    tables: Floats,
+    errors: Floats,
+) -> None:
+    """Replace the predictions q in ``tables`` by the residuals of equation (4), with π learned for each table.
+
+    ``usual`` is π of the order, ``spread`` its variance. ``errors`` receives the mean expected squared error of a cell.
+    """
+    rows, columns = likelihood.shape[:2]
+    seen = np.zeros((rows, columns))
+    touched = np.zeros((rows, columns), dtype=np.bool_)
+    departure, shift, variance = np.empty((rows, columns)), np.empty((rows, columns)), np.empty((rows, columns))
+    for t in range(first, last):
+        order, axes = index.order[t], index.axes[t]
+        begin, end = index.offset[t], index.offset[t + 1]
+        q, z = tables[begin:end], measured[begin:end]
+        if variances[t] == 0.0 or degrees[t] == 0.0:
+            q[:] = z
+            errors[t] = 0.0
+            continue
+        v = np.empty(q.size)
+        sample_variances(q, axes, order, v)
+        if variances[t] == np.inf:
+            total = 0.0
+            for i in range(q.size):
+                total += q[i] * q[i] * spread + v[i]
+            errors[t] = total / q.size
+            center_before(q, axes, order)
+            continue
+        residual = q.copy()
+        center_before(residual, axes, order)
+        noise = variances[t] * degrees[t] / q.size
+        down, right = np.zeros(q.size), np.zeros(q.size)
+        places = np.empty(min(q.size, rows * columns), dtype=np.int64)
+        bins = 0
+        for i in range(q.size):
+            if q[i] > 0.0:
+                deviation = math.sqrt(noise + v[i])
+                down[i], right[i] = grid_row(z[i] - residual[i], deviation), grid_column(q[i], deviation)
+                r, c = int(down[i] + 0.5), int(right[i] + 0.5)
+                if seen[r, c] == 0.0:
+                    places[bins] = r * columns + c
+                    bins += 1
+                seen[r, c] += weight_of(q[i] / deviation, degrees[t] / q.size)
+        prior = usual.copy()
+        learn(seen, places[:bins], likelihood, usual, prior)
+        total = 0.0
+        for i in range(q.size):
+            if q[i] <= 0.0:
+                continue
+            r, c = int(down[i]), int(right[i])
+            for row in range(r, r + 2):
+                for column in range(c, c + 2):
+                    if not touched[row, column]:
+                        touched[row, column] = True
+                        departure[row, column], variance[row, column] = posterior(
+                            prior, row, likelihood[row, column], moment[row, column], square[row, column]
+                        )
+                        shift[row, column] = departure[row, column] - math.sinh(row * _STEP - _REACH)
+            squared = noise + v[i]
+            d = z[i] - residual[i]
+            # Further below the noise than the grid reaches, all is in proportion to q.
+            unit = min(math.sqrt(squared), q[i] * 2.0**-_LOWEST)
+            e = unit * between(departure, r, c, down[i] - r, right[i] - c)
+            if e * e > squared:
+                # Far from q a step of the grid is more than the noise: what is left of d is interpolated instead.
+                e = d + math.sqrt(squared) * between(shift, r, c, down[i] - r, right[i] - c)
+            left = q[i] * q[i] * spread
+            if q[i] * q[i] * _VISIBLE**2 > squared:
+                left = min(squared * between(variance, r, c, down[i] - r, right[i] - c), q[i] * q[i])
+            share = v[i] / squared
+            total += (1.0 - share) ** 2 * left + share * noise
+            q[i] = max(q[i] + e + share * (d - e), 0.0)
+        errors[t] = total / q.size
+        for i in range(q.size):
+            r, c = int(down[i]), int(right[i])
+            touched[r : r + 2, c : c + 2] = False
+        center_before(q, axes, order)
+
+
+@compiled
+def learn(seen: Floats, places: Integers, likelihood: Floats, usual: Floats, prior: Floats) -> None:
+    """Fit π to the bins of one table, in place, and empty the bins."""
+    columns, components = likelihood.shape[1], likelihood.shape[2]
+    rows, counts = np.empty((places.size, components)), np.empty(places.size)
+    for i in range(places.size):
+        r, c = places[i] // columns, places[i] % columns
+        counts[i] = seen[r, c]
+        seen[r, c] = 0.0
+        rows[i] = likelihood[r, c]
+    climb(rows, counts, MEANS, usual, _TABLE_CELLS, _TABLE_ROUNDS, prior)
+
+
+@compiled
+def posterior(prior: Floats, row: int, likelihood: Floats, moment: Floats, square: Floats) -> tuple[float, float]:
+    """Return mean and variance of (η − q)/S at a place of the grid; what (2) cannot explain is taken as it is."""
+    weight, first, second = 0.0, 0.0, 0.0
+    for g in range(prior.size):
+        weight += prior[g] * likelihood[g]
+        first += prior[g] * moment[g]
+        second += prior[g] * square[g]
+    if weight <= _TINY:
+        return math.sinh(row * _STEP - _REACH), 1.0
+    mean = first / weight
+    return mean, max(second / weight - mean * mean, 0.0)
+
+
+@compiled
+def between(values: Floats, r: int, c: int, down: float, right: float) -> float:
+    """Return the value of a grid inside one of its meshes, linear along both sides."""
+    low: float = values[r, c] + down * (values[r + 1, c] - values[r, c])
+    high: float = values[r, c + 1] + down * (values[r + 1, c + 1] - values[r, c + 1])
+    return low + right * (high - low)

@@ -1,0 +1,250 @@
+r"""Level by level: every residual of a closure, measured well, badly or not at all, given what the others predict.
+
+One estimate for all residuals, from the total to the largest tables. For a set τ whose facets have been estimated,
+
+    predicted    q = the most even table with these facets (``fitting``)                                            (1)
+    estimated    r_τ = residual of the posterior mean of its cells, given q and the measurement (``departures``)   (2)
+    settled      all tables up to this order by a few rounds of the non-negative solver, which makes them agree      (3)
+
+and the settled tables predict the next order. A measurement counts in (2) by what it knows: with σ² → ∞ the residual is
+that of q, as if nothing had been measured. After the largest tables have settled, all orders are estimated once more,
+predicted from the settled tables: there small tables have what the large ones know, because counts are not negative.
+
+**Pairs through a third attribute.** For two attributes (1) is independence. Where both depend on a third one, much more
+is known: independence given c,
+
+    q_ab = Σ_c μ_ac μ_bc / μ_c,        c the attribute that tells most about both (mutual information),              (4)
+
+fitted to the tables of a and b. Pairs are estimated and settled twice, with (4) the second time.
+
+**Weights.** The residuals are near to what they were before, so the solver has little to decide; it gives way where the
+estimates are least certain: w_τ = 2^(−|τ|) / √e_τ with e_τ the expected squared error of a cell of (2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from margrave.algebra import transform
+from margrave.algebra.kernels import Floats, over_tables
+from margrave.algebra.layout import AttributeSet, Layout
+from margrave.reconstruction.nonnegative import Problem, Splitting
+from margrave.reconstruction.prior.departures import (
+    SHAPE,
+    estimate_tables,
+    grid,
+    learned_prior,
+    predict_tables,
+    unmeasured_spread,
+)
+from margrave.reconstruction.prior.fitting import fit_proportionally, ratio
+
+# Rounds of (3): tables are settled, not solved.
+_ROUNDS = 30
+# How often a chained pair is fitted to its two tables.
+_CHAIN_ROUNDS = 5
+# Errors further than this factor from their median count as if they were that far: weights that differ by more would
+# only slow the solver.
+_LARGEST_FACTOR = 1e4
+
+
+class Levels:
+    """The residuals of a closure while they are estimated.
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    measured
+        Shape (layout.cells,); the residuals as measured, zero where they were not.
+    variances
+        Shape (tables,); σ² of each residual: infinite where it was never measured, zero where it stays as it is.
+    total
+        The number of people, positive.
+    """
+
+    def __init__(self, layout: Layout, measured: Floats, variances: Floats, total: float) -> None:
+        self._layout, self._measured, self._variances, self._total = layout, measured, variances, total
+        self._given = np.zeros(len(layout.sets), dtype=np.int64)
+        self._inner = np.zeros(max(layout.inner_cells, 1))
+        self._inner[0] = total
+        self.residuals = np.array(measured)
+        self.residuals[0] = total
+        self.errors = np.zeros(len(layout.sets))
+
+    def run(self) -> None:
+        """Estimate all residuals; ``residuals`` and ``errors`` (mean squared error of a cell) have the result."""
+        largest = int(self._layout.index.order.max())
+        for order in range(1, largest + 1):
+            self._estimate(order)
+            if order == 2:
+                self._chain(self._settle(order))
+                self._estimate(order)
+            if order < largest:
+                self._settle(order)
+        if largest > 1:
+            self._settle_all()
+            for order in range(1, largest + 1):
+                self._estimate(order)
+
+    def weights(self) -> Floats:
+        """Return w_τ for the solver, shape (tables,)."""
+        return _weights(self._layout, self.errors)
+
+    def _ranges(self, order: int) -> Iterator[tuple[int, int]]:
+        """Yield where the tables of an order are: those inside larger tables, and those that are not."""
+        places = np.flatnonzero(self._layout.index.order == order)
+        outer = int(np.searchsorted(places, self._layout.outer))
+        for part in (places[:outer], places[outer:]):
+            if part.size:
+                yield int(part[0]), int(part[-1]) + 1
+
+    def _estimate(self, order: int) -> None:
+        """Estimate the residuals of an order by (1) and (2), given the inner tables."""
+        layout, parts = self._layout, list(self._ranges(order))
+        counted: list[Floats] = []
+
+        def predict(begin: int, end: int) -> None:
+            seen = np.zeros(SHAPE)
+            predict_tables(
+                begin,
+                end,
+                layout.index,
+                layout.degrees,
+                self._inner,
+                self._variances,
+                self._measured,
+                self._given,
+                self.residuals,
+                seen,
+            )
+            counted.append(seen)
+
+        for first, last in parts:
+            over_tables(predict, first, last, layout.index.offset)
+        prior = learned_prior(order, np.sum(counted, axis=0))
+        places, spread = grid(), unmeasured_spread(prior)
+
+        def estimate(begin: int, end: int) -> None:
+            estimate_tables(
+                begin,
+                end,
+                layout.index,
+                layout.degrees,
+                self._variances,
+                self._measured,
+                prior,
+                spread,
+                *places,
+                self.residuals,
+                self.errors,
+            )
+
+        for first, last in parts:
+            over_tables(estimate, first, last, layout.index.offset)
+        for first, last in parts:
+            self._given[first:last] = 0
+
+    def _settle(self, order: int) -> tuple[Layout, Floats]:
+        """Settle the tables of an order and all inside them (3); return them, and keep those that predict others."""
+        layout = self._layout
+        part = Layout.of(
+            layout.sizes, [layout.sets[t] for first, last in self._ranges(order) for t in range(first, last)]
+        )
+        places = [layout.places[attributes] for attributes in part.sets]
+        residuals = np.empty(part.cells)
+        for table, place in enumerate(places):
+            part.view(residuals, table)[...] = layout.view(self.residuals, place)
+        rounds = _rounds(part, residuals, self.errors[places])
+        marginals = transform.reconstruct(part, rounds.residuals(np.empty(part.cells), np.empty(part.facet_cells)))
+        np.maximum(marginals, 0.0, out=marginals)
+        for table, place in enumerate(places):
+            if place < layout.outer:
+                layout.view(self._inner, place)[...] = part.view(marginals, table)
+        return part, marginals
+
+    def _settle_all(self) -> None:
+        """Settle the whole closure (3), and keep the tables that predict others, and the pairs of (4)."""
+        layout = self._layout
+        rounds = _rounds(layout, self.residuals, self.errors)
+        settled = rounds.residuals(np.empty(layout.cells), np.empty(layout.facet_cells))
+        self._inner = settled[: max(layout.inner_cells, 1)].copy()
+        transform.raise_inner(layout, self._inner, self._inner)
+        np.maximum(self._inner, 0.0, out=self._inner)
+        if any(last > layout.outer for _, last in self._ranges(2)):
+            transform.reconstruct(layout, settled, out=settled)
+            self._chain((layout, np.maximum(settled, 0.0, out=settled)))
+        elif layout.outer:
+            self._chain((layout, self._inner))
+
+    def _chain(self, settled: tuple[Layout, Floats]) -> None:
+        """Put (4) in place of the prediction of every pair whose members both depend on a third attribute.
+
+        Parameters
+        ----------
+        settled
+            A closure with all pairs, and a buffer that holds its tables up to the pairs.
+        """
+        part, tables = settled
+        places = [place for place, attributes in enumerate(part.sets) if len(attributes) == 2]
+        pairs = {part.sets[place]: part.view(tables, place) for place in places}
+        # A pair that was never measured is a prediction itself, and says nothing about others.
+        known = [pair for pair in pairs if self._variances[self._layout.places[pair]] < np.inf]
+        dependence = _dependence(len(part.sizes), pairs, known)
+        for first, second in pairs:
+            shared = np.minimum(dependence[first], dependence[second])
+            shared[[first, second]] = 0.0
+            through = int(shared.argmax())
+            place = self._layout.places[first, second]
+            if shared[through] <= 0 or self._variances[place] == 0:
+                continue
+            rows, columns = _oriented(pairs, first, through), _oriented(pairs, through, second)
+            # Both tables say how many have each value of c, up to rounds of the solver; neither is preferred.
+            middle = np.sqrt(rows.sum(axis=0) * columns.sum(axis=1))
+            facets = [part.view(tables, part.places[second,]), part.view(tables, part.places[first,])]
+            joint = fit_proportionally(rows @ ratio(columns, middle[:, None]), facets, most_rounds=_CHAIN_ROUNDS)
+            self._layout.view(self.residuals, place)[...] = joint
+            self._given[place] = 1
+
+
+def _rounds(layout: Layout, residuals: Floats, errors: Floats) -> Splitting:
+    """Return the solver after some rounds, the total held."""
+    weights = _weights(layout, errors)
+    weights[0] = np.inf
+    weights[layout.degrees == 0] = np.inf
+    rounds = Splitting(Problem(layout, residuals, weights))
+    rounds.run(_ROUNDS)
+    return rounds
+
+
+def _weights(layout: Layout, errors: Floats) -> Floats:
+    """Return 2^(−|τ|) / √e_τ, in units of the median error; one for what is known exactly."""
+    known = errors > 0
+    relative = np.ones(len(errors))
+    if known.any():
+        relative[known] = np.clip(errors[known] / np.median(errors[known]), 1 / _LARGEST_FACTOR, _LARGEST_FACTOR)
+    weights: Floats = np.ldexp(1 / np.sqrt(relative), -layout.index.order)
+    return weights
+
+
+def _dependence(attributes: int, pairs: dict[AttributeSet, Floats], known: Sequence[AttributeSet]) -> Floats:
+    """Return the mutual information of two attributes, in nats, for the pairs that are known; zero for the others."""
+    found = np.zeros((attributes, attributes))
+    for first, second in known:
+        joint = pairs[first, second]
+        total = joint.sum()
+        if total <= 0:
+            continue
+        shares = joint / total
+        independent = np.multiply.outer(shares.sum(axis=1), shares.sum(axis=0))
+        positive = (shares > 0) & (independent > 0)
+        information = float(np.vdot(shares[positive], np.log(shares[positive] / independent[positive])))
+        found[first, second] = found[second, first] = information
+    return found
+
+
+def _oriented(pairs: dict[AttributeSet, Floats], row: int, column: int) -> Floats:
+    """Return the table of two attributes with the first one along the rows."""
+    return pairs[row, column] if row < column else pairs[column, row].T

@@ -1,1 +1,0 @@
-"""Questions to a release: conditions in words, counts by group, shares."""

@@ -1,0 +1,310 @@
+"""Questions to a release: counts of those who meet a condition, grouped, and shares.
+
+Every query is a product: for each attribute a set of categories that is counted, and some attributes kept apart. It is
+read from what a caller gives, answered from one table of the release, by its method and by maximum likelihood, and its
+standard error is exact (``uncertainty``, equation 3). Where there is none, the answer says why.
+
+Shares, ratios of two such counts, are in ``share``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from margrave.algebra import transform
+from margrave.domain.values import Label
+from margrave.errors import QueryError, ReleaseError
+from margrave.measurements.entries import read_only, spoken
+from margrave.release.condition import Masks, both, read_condition
+from margrave.release.share import Share
+from margrave.release.table import Counts, Table
+from margrave.release.uncertainty import Mask, direct_noise, query_covariance, unmeasured
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
+    from margrave.algebra.layout import AttributeSet
+    from margrave.domain.domain import Domain
+    from margrave.methods.method import Method
+    from margrave.reconstruction.estimates import Estimates
+    from margrave.workload import Workload
+
+_MOST_NAMED = 3
+
+Where = str | Mapping[str, Label | Iterable[Label]]
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """Which categories are counted, and which attributes are kept apart.
+
+    Attributes
+    ----------
+    by
+        The attributes of the answer's axes, in order.
+    masks
+        For each attribute used, those of ``by`` included, which of its categories are counted; shape (n_k,).
+    """
+
+    by: tuple[str, ...]
+    masks: Masks
+
+
+def read_query(domain: Domain, where: Where, by: Iterable[str]) -> Query:
+    """Return a query from what a caller gives.
+
+    Parameters
+    ----------
+    domain
+        The attributes.
+    where
+        A condition in words, or for each attribute a label or a list of labels.
+    by
+        The attributes to group by.
+    """
+    if isinstance(by, str) or not isinstance(by, Iterable):
+        raise QueryError(f"by is {by!r}", remedy=f"give a list of attributes, as in ({by!r},)")
+    names = tuple(by)
+    every = [(name, _all(domain, name)) for name in names]
+    if len(dict(every)) != len(names):
+        raise QueryError(f"by names an attribute twice in {spoken(names)}", remedy="name each once")
+    return Query(names, both(dict(every), read_where(domain, where)))
+
+
+def read_where(domain: Domain, where: Where) -> Masks:
+    """Return which categories of each attribute a condition means; refuse one that nothing can meet."""
+    if isinstance(where, str):
+        masks = read_condition(domain, where)
+    elif isinstance(where, Mapping):
+        masks = {name: _all(domain, name) & domain[name].among(_listed(labels)) for name, labels in where.items()}
+    else:
+        raise QueryError(
+            f"a condition cannot be {where!r}",
+            remedy="write it as a text, as in \"sex = 'F'\", or as labels by attribute, as in {'sex': 'F'}",
+        )
+    return _some(masks)
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedTables:
+    """The tables of a release as questions find them: by the method, by maximum likelihood, and with their errors.
+
+    Attributes
+    ----------
+    workload
+        Which tables were asked for.
+    method
+        How they were made.
+    estimates
+        The estimated residuals of the workload's closure.
+    counts
+        The tables of the closure, as the method made them.
+    adaptive
+        Whether what was measured depends on earlier noise.
+    """
+
+    workload: Workload
+    method: Method
+    estimates: Estimates
+    counts: Counts
+    adaptive: bool
+
+    @property
+    def domain(self) -> Domain:
+        """The domain of the tables."""
+        return self.workload.domain
+
+    def place(self, names: Sequence[str]) -> int:
+        """Return the number of the table over these attributes if a table of the workload contains them all."""
+        positions = self.domain.positions(names)
+        if len(positions) != len(names):
+            raise ReleaseError(f"the table {spoken(names)} names an attribute twice", remedy="name each once")
+        if positions in self.estimates.layout.places:
+            return self.estimates.layout.places[positions]
+        nearest = [spoken(self.domain.names(members)) for members in self._nearest(positions)]
+        hint = f"; tables that cover some of it: {', '.join(nearest)}" if nearest else ""
+        raise ReleaseError(
+            f"no table of this release covers {spoken(names)}{hint}",
+            remedy="put it into the workload and reconstruct again",
+        )
+
+    def values(self, place: int) -> Floats:
+        """Return the counts of a table by the method, axes in domain order; a view of the buffer where there is one."""
+        layout = self.estimates.layout
+        positions = layout.sets[place]
+        if self.method.agree or positions in self._wanted:
+            return self.counts.table(place)
+        inside = set(positions)
+        source = next(members for members in self.workload.positions if inside <= set(members))
+        summed = tuple(axis for axis, member in enumerate(source) if member not in inside)
+        return np.asarray(self.counts.table(layout.places[source]).sum(axis=summed))
+
+    def unbiased(self, place: int) -> Floats:
+        """Return the maximum-likelihood counts of a table, axes in domain order, from the residuals inside it alone.
+
+        Table by table this takes a fraction of the time and none of the memory of a buffer of them all, needs no
+        compiled loop, and the answer does not depend on what else was asked for.
+        """
+        if self.method.unbiased:
+            return self.values(place)
+        layout = self.estimates.layout
+        axis_of = {position: axis for axis, position in enumerate(layout.sets[place])}
+        inside = {
+            tuple(axis_of[position] for position in layout.sets[part]): layout.view(self.estimates.values, part)
+            for part in layout.subsets(place)
+        }
+        return transform.reconstruct_marginal(inside, layout.shape(place))
+
+    def missing(self, place: int, query: Sequence[Mask]) -> tuple[str, ...]:
+        """Return the residuals that a query over a table needs and that were never measured, in words."""
+        parts = unmeasured(self.estimates, place, query)
+        return tuple(spoken(self.domain.names(self.estimates.layout.sets[part])) for part in parts)
+
+    def covariance(self, place: int, one: Sequence[Mask], other: Sequence[Mask]) -> float | None:
+        """Return the covariance of two queries over a table, None where it is not known."""
+        covariance = query_covariance(self.estimates, place, one, other)
+        return None if self.adaptive or np.isnan(covariance) else covariance
+
+    def direct_noise(self, place: int, query: Sequence[Mask]) -> float | None:
+        """Return the parameter of the one discrete Gaussian that a query's estimate is off by; None if it is not."""
+        return direct_noise(self.estimates, place, query)
+
+    def note(self, missing: Sequence[str], variance: float | None) -> str:
+        """Return why there is no interval, in a sentence; nothing where there is one."""
+        if missing:
+            named = ", ".join([*missing[:_MOST_NAMED], *(["…"] if len(missing) > _MOST_NAMED else [])])
+            return f"no interval: the measurements do not determine these counts (never measured: {named})"
+        if self.adaptive:
+            return "no interval: what was measured was chosen after seeing earlier noise (adaptive measurements)"
+        return "no interval: the noise is not Gaussian with a single variance" if variance is None else ""
+
+    @cached_property
+    def _wanted(self) -> frozenset[AttributeSet]:
+        return frozenset(self.workload.positions)
+
+    def _nearest(self, positions: AttributeSet) -> list[AttributeSet]:
+        """Return the tables of the workload that share most attributes with a table."""
+        wanted = set(positions)
+        near = [members for members in self.workload.positions if wanted & set(members)]
+        # A stable sort: among tables that share as much, those that come first.
+        return sorted(near, key=lambda members: -len(wanted & set(members)))[:_MOST_NAMED]
+
+
+def answer(tables: PublishedTables, place: int, query: Query, level: float) -> Table:
+    """Return the counts that a query asks for, with their error bars.
+
+    Parameters
+    ----------
+    tables
+        The tables of the release.
+    place
+        Number of the table over all attributes of the query.
+    query
+        What to count.
+    level
+        How often the intervals cover the truth.
+    """
+    cell = _cell(tables, place, query)
+    missing = tables.missing(place, cell)
+    variance = None if missing else tables.covariance(place, cell, cell)
+    return Table(
+        attributes=query.by,
+        values=read_only(_counted(tables, query, tables.values(place), place)),
+        estimate=None if missing else read_only(_counted(tables, query, tables.unbiased(place), place)),
+        variance=variance,
+        categories=_categories(tables.domain, query),
+        note=tables.note(missing, variance),
+        level=level,
+        direct=None if variance is None else tables.direct_noise(place, cell),
+    )
+
+
+def answer_share(tables: PublishedTables, where: Where, of: Where, *, by: Iterable[str], level: float) -> Share:
+    """Return the share of those who meet a condition among those who meet another.
+
+    Parameters
+    ----------
+    tables
+        The tables of the release.
+    where
+        Who is counted.
+    of
+        Among whom.
+    by
+        The attributes to group by: a share within each group.
+    level
+        How often the intervals are to cover the truth.
+    """
+    whole = read_query(tables.domain, of, by)
+    condition = read_where(tables.domain, where)
+    for name in condition:
+        if name in whole.by:
+            raise QueryError(
+                f"the share is grouped by {name!r} and a condition on it", remedy="move the condition to of=…"
+            )
+    part = Query(whole.by, _some(both(whole.masks, condition)))
+    # Over the same attributes both come from one table: by methods whose tables disagree, no share can pass one.
+    whole = Query(whole.by, {**{name: _all(tables.domain, name) for name in part.masks}, **whole.masks})
+    place = tables.place(tuple(part.masks))
+    shared = tables.covariance(place, _cell(tables, place, part), _cell(tables, place, whole))
+    return Share.of(answer(tables, place, part, level), answer(tables, place, whole, level), shared)
+
+
+def _all(domain: Domain, name: str) -> Mask:
+    """Return all categories of an attribute."""
+    return np.ones(domain[name].size, dtype=np.bool_)
+
+
+def _some(masks: Masks) -> Masks:
+    """Return what a condition means, or refuse one that nothing can meet."""
+    for name, mask in masks.items():
+        if not mask.any():
+            raise QueryError(
+                f"no value of attribute {name!r} meets the condition", remedy="the count would always be 0"
+            )
+    return masks
+
+
+def _listed(labels: object) -> Sequence[object]:
+    """Return one label or several as a list, numpy's scalars as Python's."""
+    if isinstance(labels, np.ndarray | np.generic):
+        return labels.ravel().tolist()
+    if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
+        return [labels]
+    return [value.item() if isinstance(value, np.generic) else value for value in labels]
+
+
+def _cell(tables: PublishedTables, place: int, query: Query) -> list[Mask]:
+    """Return what one cell of the answer counts, by attribute of the table in domain order.
+
+    All cells have the same variance, so that any category stands for an attribute that is kept apart.
+    """
+    cell = []
+    for name in tables.domain.names(tables.estimates.layout.sets[place]):
+        mask = query.masks[name]
+        cell.append(np.arange(mask.size) == np.argmax(mask) if name in query.by else mask)
+    return cell
+
+
+def _counted(tables: PublishedTables, query: Query, table: Floats, place: int) -> Floats:
+    """Return the answer to a query from the table over its attributes, axes in the order asked for."""
+    names = tables.domain.names(tables.estimates.layout.sets[place])
+    for axis, name in enumerate(names):
+        if not query.masks[name].all():
+            table = np.compress(query.masks[name], table, axis=axis)
+    summed = tuple(axis for axis, name in enumerate(names) if name not in query.by)
+    kept = [name for name in names if name in query.by]
+    added = np.asarray(table.sum(axis=summed)) if summed else table
+    return added.transpose([kept.index(name) for name in query.by])
+
+
+def _categories(domain: Domain, query: Query) -> tuple[tuple[str, ...], ...]:
+    """Return the categories of the answer's axes."""
+    return tuple(
+        tuple(category for category, kept in zip(domain[name].categories, query.masks[name], strict=True) if kept)
+        for name in query.by
+    )

@@ -1,0 +1,206 @@
+"""Shares: one count divided by another that contains it, with an interval that holds for any denominator.
+
+R = N/D is a ratio of two unbiased estimates N̂ and D̂ with known variances and covariance. N̂ − R D̂ has mean zero at the
+true R and the variance v(R) = Var N̂ − 2R Cov(N̂, D̂) + R² Var D̂. So the set of all R with
+
+    (N̂ − R D̂)² ≤ z² v(R),     a R² − 2b R + e ≤ 0,                                                               (1)
+    a = D̂² − z² Var D̂,   b = N̂ D̂ − z² Cov(N̂, D̂),   e = N̂² − z² Var N̂,
+
+covers the true share exactly as often as a normal number lies within z standard deviations, whatever D is (Fieller
+1954). Where D̂ is more than z standard errors above zero, a > 0 and the set is the interval (b ± √(b² − a e))/a;
+elsewhere it is not an interval, and the answer is that nothing is known: 0 to 1. Both are cut to 0 … 1, where every
+share lies.
+
+The standard error is that of the ratio's linear approximation (the delta method), √v(R̂)/D̂. It means something only
+where D̂ is far from zero next to its own error, and is given from CLEAR = 5 standard errors on.
+Law: tests/laws/test_shares.py.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from margrave.escaping import visible
+from margrave.measurements.entries import read_only, spoken
+from margrave.release.table import Axis, Table, arrow_table, pandas_frame, polars_frame
+from margrave.release.uncertainty import Mask, quantile
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from margrave.algebra.kernels import Floats
+
+# From how many standard errors of the denominator on the ratio is nearly linear in both counts.
+CLEAR = 5.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Share:
+    """A share for each group; made by `margrave.Release`.
+
+    Attributes
+    ----------
+    attributes
+        Names of the attributes grouped by, one for each axis.
+    categories
+        The categories of each axis.
+    values
+        The ratio of the counts by the method of the release, NaN where it would divide by zero.
+    estimate
+        The ratio of the unbiased estimates, nearly unbiased itself where its error is given; NaN where the estimated
+        denominator is not above zero. None if the measurements do not determine both counts.
+    std_error
+        The standard error of the estimate by the delta method, an approximation, for each group; NaN where the
+        denominator is less than 5 standard errors above zero. None where a count has none.
+    ci_low_raw, ci_high_raw
+        The ends of Fieller's interval, equation (1); below 0 and above 1 as they come, and infinite where the
+        denominator is within z standard errors of zero.
+    level
+        How often the interval covers the truth.
+    note
+        Where nothing is known about the share, where it has no standard error, or why there is no interval at all;
+        empty where every group has all of it.
+    """
+
+    attributes: tuple[str, ...]
+    categories: tuple[tuple[str, ...], ...]
+    values: Floats
+    estimate: Floats | None
+    std_error: Floats | None
+    ci_low_raw: Floats | None
+    ci_high_raw: Floats | None
+    level: float
+    note: str
+
+    @classmethod
+    def of(cls, part: Table, whole: Table, covariance: float | None) -> Share:
+        """Return the share of one table in another with the same axes.
+
+        Parameters
+        ----------
+        part, whole
+            The counts to divide.
+        covariance
+            That of a cell of one and the same cell of the other.
+        """
+        values = _ratio(part.values, whole.values)
+        blank = cls(part.attributes, part.categories, values, None, None, None, None, part.level, "")
+        if part.estimate is None or whole.estimate is None:
+            return replace(blank, note=part.note or whole.note)
+        ratio = _ratio(part.estimate, whole.estimate)
+        if part.variance is None or whole.variance is None or covariance is None:
+            return replace(blank, estimate=ratio, note=part.note or whole.note)
+        moments = _Moments(part.estimate, whole.estimate, part.variance, whole.variance, covariance)
+        z = quantile(part.level)
+        low, high = moments.interval(z)
+        return replace(
+            blank,
+            estimate=ratio,
+            std_error=read_only(moments.std_error(ratio)),
+            ci_low_raw=read_only(low),
+            ci_high_raw=read_only(high),
+            note=moments.note(z),
+        )
+
+    @property
+    def ci_low(self) -> Floats | None:
+        """The lower ends for the reader, within 0 and 1."""
+        return None if self.ci_low_raw is None else np.clip(self.ci_low_raw, 0.0, 1.0)
+
+    @property
+    def ci_high(self) -> Floats | None:
+        """The upper ends for the reader, within 0 and 1."""
+        return None if self.ci_high_raw is None else np.clip(self.ci_high_raw, 0.0, 1.0)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the shares in long form: attributes, share, estimate, std_error, ci_low, ci_high; see `Table`."""
+        columns = {
+            "share": self.values,
+            "estimate": self.estimate,
+            "std_error": self.std_error,
+            "ci_low": self.ci_low,
+            "ci_high": self.ci_high,
+        }
+        return arrow_table(self._axes, columns, {"level": str(self.level), "note": self.note})
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the shares in long form as a pandas frame."""
+        return pandas_frame(self.to_arrow())
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the shares in long form as a Polars frame."""
+        return polars_frame(self.to_arrow(), self._axes)
+
+    def __repr__(self) -> str:
+        noun = "group" if self.values.size == 1 else "groups"
+        by = f" by {visible(spoken(self.attributes))}" if self.attributes else ""
+        interval = self.note or f"intervals at level {self.level:g}"
+        return f"Share({self.values.size:,} {noun}{by}; {interval})"
+
+    @property
+    def _axes(self) -> list[Axis]:
+        return list(zip(self.attributes, self.categories, strict=True))
+
+
+def _ratio(part: Floats, whole: Floats) -> Floats:
+    """Return one table divided by another, NaN where that is not above zero or too small to divide by."""
+    ratio = np.full(part.shape, np.nan)
+    with np.errstate(over="ignore"):
+        np.divide(part, whole, out=ratio, where=whole > 0)
+    ratio[np.isinf(ratio)] = np.nan
+    return read_only(ratio)
+
+
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    """Estimates of part and whole, one for each group, with variances and covariance, the same for all groups."""
+
+    part: Floats
+    whole: Floats
+    part_variance: float
+    whole_variance: float
+    covariance: float
+
+    def interval(self, z: float) -> tuple[Floats, Floats]:
+        """Return the ends of Fieller's interval, equation (1), infinite where the denominator may be zero."""
+        a = self.whole**2 - z**2 * self.whole_variance
+        b = self.part * self.whole - z**2 * self.covariance
+        e = self.part**2 - z**2 * self.part_variance
+        known = self._above(z)
+        # Where part and whole are one, rounding may leave a little less than nothing.
+        root = np.sqrt(np.maximum(b**2 - a * e, 0.0))
+        low, high = np.full(a.shape, -np.inf), np.full(a.shape, np.inf)
+        np.divide(b - root, a, out=low, where=known)
+        np.divide(b + root, a, out=high, where=known)
+        return low, high
+
+    def std_error(self, ratio: Floats) -> Floats:
+        """Return the delta method's standard error, NaN where the denominator is not clearly above zero."""
+        clear = self._above(CLEAR)
+        known = np.where(clear, ratio, 0.0)
+        variance = self.part_variance - 2 * known * self.covariance + known**2 * self.whole_variance
+        error = np.full(ratio.shape, np.nan)
+        np.divide(np.sqrt(np.maximum(variance, 0.0)), self.whole, out=error, where=clear)
+        return error
+
+    def note(self, z: float) -> str:
+        """Return which groups have no interval or no standard error, in words; nothing where all have both."""
+        said = []
+        if not self._above(z).all():
+            said.append(
+                f"no information where the denominator is within {z:.3g} standard errors of zero: the share may be "
+                "anything from 0 to 1"
+            )
+        if not self._above(CLEAR).all():
+            said.append(f"no standard error where the denominator is less than {CLEAR:g} standard errors above zero")
+        return "; ".join(said)
+
+    def _above(self, errors: float) -> Mask:
+        """Tell where the denominator is so many of its standard errors above zero."""
+        return np.asarray((self.whole > errors * math.sqrt(self.whole_variance)) & (self.whole > 0))

@@ -1,0 +1,155 @@
+"""Cells given what was predicted: the posterior mean of the prior as it is defined, and what a sample varies by."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import minimize
+from scipy.stats import hypergeom
+
+from margrave.reconstruction.prior import departures
+from margrave.reconstruction.prior.departures import (
+    MEANS,
+    SHAPE,
+    grid,
+    hold_mean,
+    learned_prior,
+    posterior,
+    sample_variances,
+    starting_prior,
+)
+
+
+def place(row, column):
+    """The observed departure and the prediction that a place of the grid stands for, in units of S."""
+    return math.sinh(row * departures._STEP - departures._REACH), 2.0 ** (
+        departures._LOWEST + column * departures._OCTAVE
+    )
+
+
+def moments(prior, departure, predicted):
+    """Mean and variance of η − q for noise of variance one, by numerical integration of the prior's definition."""
+    sums = np.zeros(3)
+    for low, high, share in zip(departures._LOW, departures._HIGH, prior, strict=True):
+        begin, end = (low - 1) * predicted, (high - 1) * predicted
+
+        def density(e):
+            return math.exp(-0.5 * (departure - e) ** 2)
+
+        if high == low:
+            sums += share * density(begin) * np.array([1.0, begin, begin**2])
+            continue
+        middle = min(max(departure, begin), end)
+        for power in range(3):
+            for left, right in ((max(begin, middle - 12), middle), (middle, min(end, middle + 12))):
+                if right > left:
+                    part = quad(lambda e, p=power: e**p * density(e), left, right, epsabs=0, epsrel=1e-11)[0]
+                    sums[power] += share * part / (end - begin)
+    mean = sums[1] / sums[0]
+    return mean, sums[2] / sums[0] - mean**2
+
+
+@pytest.mark.parametrize("row", [120, 130, 148, 150, 155, 165, 200])
+@pytest.mark.parametrize("column", [30, 48, 52, 56, 64])
+def test_mean_and_variance_on_the_grid_are_those_of_the_prior(row, column):
+    prior = np.random.default_rng(1).dirichlet(np.ones(MEANS.size))
+    cells = grid()
+    departure, predicted = place(row, column)
+    mean, variance = posterior(
+        prior, row, cells.likelihood[row, column], cells.first[row, column], cells.second[row, column]
+    )
+    expected = moments(prior, departure, predicted)
+    # An interval narrower than a thousandth of the noise is taken as its middle, which moves a moment by 1e-7.
+    assert mean == pytest.approx(expected[0], rel=1e-5, abs=1e-6)
+    assert variance == pytest.approx(expected[1], rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize(("rows", "columns", "drawn"), [(1000, 300, 40), (50, 25, 25), (20, 3, 7)])
+def test_a_cell_of_two_attributes_varies_as_a_sample_without_replacement_does(rows, columns, drawn):
+    """Given both margins a cell of independent attributes is hypergeometric; (3) has N where that has N − 1."""
+    shares = np.array([columns / rows, 1 - columns / rows]), np.array([drawn / rows, 1 - drawn / rows])
+    q = rows * np.multiply.outer(*shares)
+    v = np.empty(4)
+    sample_variances(q.ravel(), np.array([2, 2]), 2, v)
+    exact = hypergeom(rows, columns, drawn).var() * (rows - 1) / rows
+    np.testing.assert_allclose(v, exact, rtol=1e-12)
+
+
+def test_a_cell_of_one_attribute_varies_as_a_multinomial_does():
+    q = np.array([10.0, 30.0, 60.0])
+    v = np.empty(3)
+    sample_variances(q, np.array([3]), 1, v)
+    np.testing.assert_allclose(v, 100 * (q / 100) * (1 - q / 100), rtol=1e-14)
+
+
+def test_a_sample_of_three_even_attributes_varies_by_its_degrees_of_freedom():
+    """Of equal cells a sample has the share ∏ (n − 1)/n of its variance that no facet knows."""
+    q = np.full(24, 5.0)
+    v = np.empty(24)
+    sample_variances(q, np.array([2, 3, 4]), 3, v)
+    np.testing.assert_allclose(v, 5 * (1 / 2) * (2 / 3) * (3 / 4), rtol=1e-14)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_mean_is_held_where_that_is_most_likely(seed):
+    """Against a general solver: the largest Σ π log π' over the π' that sum to one and have a mean of one."""
+    draw = np.random.default_rng(seed)
+    means = np.array([0.0, 0.1, 0.5, 1.2, 5.0, 20.0])
+    seen = draw.dirichlet(np.full(6, 0.7)) if seed else np.full(6, 1 / 6)
+    found = seen.copy()
+    hold_mean(means, found)
+    assert found.sum() == pytest.approx(1, abs=1e-12)
+    assert found @ means == pytest.approx(1, abs=1e-9)
+    solved = minimize(
+        lambda log: -seen @ log,
+        np.full(6, -2.0),
+        jac=lambda _: -seen,
+        constraints=[
+            {"type": "eq", "fun": lambda log: np.exp(log).sum() - 1, "jac": np.exp},
+            {"type": "eq", "fun": lambda log: np.exp(log) @ means - 1, "jac": lambda log: np.exp(log) * means},
+        ],
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 1000},
+    )
+    # Its optimum is flat: the likelihood is the thing to compare, and no other is higher.
+    assert seen @ np.log(found) == pytest.approx(-solved.fun, abs=1e-6)
+
+
+def test_a_mean_that_cannot_be_held_is_left():
+    means = np.array([0.0, 1.25, 5.0])
+    for seen in ([0.0, 0.5, 0.5], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]):
+        found = np.array(seen)
+        hold_mean(means, found)
+        np.testing.assert_array_equal(found, seen)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_before_anything_was_seen_tables_are_as_predicted_on_average(order):
+    prior = starting_prior(order)
+    assert prior.sum() == pytest.approx(1)
+    assert prior @ MEANS == pytest.approx(1, rel=1e-6)
+    assert (prior >= 0).all()
+
+
+def test_the_prior_learned_has_at_least_the_likelihood_of_the_one_that_made_the_cells():
+    draw = np.random.default_rng(2)
+    made = np.zeros(MEANS.size)
+    wide = int(np.searchsorted(departures._EDGES, 2.0)) + 1 + len(departures._NARROW)
+    made[[0, 3, wide, -1]] = 0.4, 0.2, 0.08, 0.32
+    assert made @ MEANS == pytest.approx(1)
+    component = draw.choice(made.size, 40_000, p=made)
+    q = 2.0 ** draw.uniform(0, 6, component.size)
+    e = q * (draw.uniform(departures._LOW[component], departures._HIGH[component]) - 1)
+    d = e + draw.normal(size=component.size)
+    seen = np.zeros(SHAPE)
+    rows = (np.arcsinh(d) + departures._REACH) / departures._STEP
+    columns = (np.log2(q) - departures._LOWEST) / departures._OCTAVE
+    np.add.at(seen, (np.rint(rows).astype(int), np.rint(columns).astype(int)), 1)
+    found = learned_prior(3, seen)
+    score = [float(np.sum(seen * np.log(np.maximum(grid().likelihood @ prior, 1e-300)))) for prior in (found, made)]
+    # EM has not quite converged after its rounds; a thousandth a cell is allowed.
+    assert score[0] > score[1] - 1e-3 * component.size
+    assert found[[0, *range(1, 4)]].sum() == pytest.approx(0.6, abs=0.05)
+    # Zero and next to zero cannot be told apart through the noise.
+    assert found[MEANS < 0.1].sum() == pytest.approx(0.32, abs=0.05)
