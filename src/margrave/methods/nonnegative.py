@@ -34,10 +34,10 @@ Weights = str | float | Mapping[Iterable[str], float] | Pairs | Callable[[Names]
 _SCHEMES = ("auto", "paper", "noise")
 _TOLERANCE = 1e-4
 # Arrays of the workload's size, at the peak. The solver: the estimates, for "paper" their plain means, the state of its
-# rounds, and the tables. The rule behind "auto": the estimates, two copies as shrunk, the state of its pilot, and its
+# rounds, and the tables. The rule behind "auto": the estimates, what it makes of them, the state of its rounds, their
 # residuals. Each has two buffers of facets besides. With workers the solver has the estimates and the tables here. All
-# that the solver has can be on disk; of the rule the copies and the residuals stay in memory.
-_SOLVER_ARRAYS, _RULE_ARRAYS, _FACET_BUFFERS = 3.0, 5.0, 2.0
+# that the solver has can be on disk; of the rule what it makes, and residuals on the way, stay in memory.
+_SOLVER_ARRAYS, _RULE_ARRAYS, _FACET_BUFFERS = 3.0, 4.0, 2.0
 _SOLVER_WITH_WORKERS, _RULE_WITH_SCRATCH = 2.0, 3.0
 # The inner tables, which are not tables of the workload, and what is small.
 _INNER_TABLES = 1.05
