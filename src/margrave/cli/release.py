@@ -228,7 +228,7 @@ def _measured(
     """Measure the table of a job; signals wait until what was paid for is on disk."""
     from margrave.mechanisms import Run
 
-    source = replace(job.source(), progress=begin("counting"))
+    source = replace(job.source(), progress=begin("counting"), notify=Screen(stderr=True).print)
     stages = begin("measuring") if mechanism.staged else None
     run = Run(ledger=ledger, keep=kept.save, defer_signals=True, progress=stages)
     return mechanism.measure(source, workload, budget, contributions=job.need("contributions"), run=run)

@@ -53,6 +53,18 @@ _WORDS = Words(
     registry="GReM-LNN: tables found from the measurements so that no count is negative, all agree in every sum, and "
     "what is mere noise is smoothed.",
 )
+_WHOLE_WORDS = Words(
+    counts="whole counts",
+    count="whole count",
+    column="whole numbers that agree with each other in every sum, counted from made-up rows",
+    report="The whole count is counted from made-up rows whose tables are near the non-negative ones: all tables agree "
+    "with each other and hold whole people only. It is nearer to the truth on the whole, but it is not unbiased, and "
+    "the interval is not its own.",
+    registry="GReM-LNN, then tables counted from made-up rows that are near them: whole numbers, none negative, and "
+    "all agree in every sum.",
+)
+# The same measurements give the same whole numbers.
+_WHOLE_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -91,6 +103,8 @@ class NonNegative(Method):
         Raise `ConvergenceError` if the tolerance was not reached within ``max_steps``. By default True, except with
         weights "auto", which always give tables. If False, the tables are returned as they are, non-negative and in
         agreement; ``release.solution`` says how near to the best they are.
+    whole_numbers
+        Count all tables from made-up rows that are near them (docs/rows.md): whole numbers that agree with each other.
     """
 
     weights: Weights = option("auto", "auto, paper, noise, or a number b for the weights b^(-order).", kind=Kind.TEXT)
@@ -102,6 +116,7 @@ class NonNegative(Method):
     most_negative: float = math.inf
     max_steps: int = option(20_000, "The most rounds of the solver.")
     strict: bool | None = None
+    whole_numbers: bool = option(False, "Whole numbers that agree with each other, counted from made-up rows.")
 
     agree: ClassVar[bool] = True
     nonnegative: ClassVar[bool] = True
@@ -122,6 +137,8 @@ class NonNegative(Method):
             raise ReleaseError(f"max_steps is {self.max_steps!r}", remedy="give a whole number of at least 1")
         if not (self.strict is None or isinstance(self.strict, bool)):
             raise ReleaseError(f"strict is {self.strict!r}", remedy="give True, False, or None for the default")
+        if not isinstance(self.whole_numbers, bool):
+            raise ReleaseError(f"whole_numbers is {self.whole_numbers!r}", remedy="give True or False")
         for name, value in (
             ("weights", _checked_weights(self.weights)),
             ("hold", _checked_holds(self.hold)),
@@ -140,7 +157,7 @@ class NonNegative(Method):
     @property
     def words(self) -> Words:
         """What readers are told about its tables."""
-        return _WORDS
+        return _WHOLE_WORDS if self.whole_numbers else _WORDS
 
     def arrays_for(self, workload: Workload, *, workers: bool = False, scratch: bool = False) -> float:
         """Return how many copies of the workload's tables are held in memory at once, the measurements not counted.
@@ -188,6 +205,8 @@ class NonNegative(Method):
                 remedy=f"it reached a gap of {solution.gap:.2g} in {solution.steps:,} "
                 "steps (strict=False returns the tables it has)",
             )
+        if self.whole_numbers:
+            return Made(whole_tables(request.estimates.layout, solution.marginals), solution)
         return Made(solution.marginals, solution)
 
     def _choice(self, domain: Domain, estimates: Estimates) -> Choice:
@@ -253,6 +272,21 @@ def _facet_share(workload: Workload) -> float:
         cells += float(own.sum())
         facets += float((own[:, None] / axes).sum())
     return facets / cells if cells else 0.0
+
+
+def whole_tables(layout: Layout, marginals: Floats) -> Floats:
+    """Return whole numbers near the tables of a closure that agree with each other, counted from made-up rows.
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    marginals
+        Shape (layout.cells,); its tables, which agree with each other and have no negative count.
+    """
+    from margrave.synthesis.rows import make_codes
+
+    return make_codes(layout, marginals, seed=_WHOLE_SEED).counts
 
 
 def _is_number(value: object) -> TypeGuard[float]:
