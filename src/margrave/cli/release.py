@@ -290,7 +290,7 @@ def say(publication: Publication, released: Release, screen: Screen) -> None:
     if released.provenance is not None:
         _say_privacy(released.provenance, screen)
     if released.solution is not None:
-        screen.print(f"solved in {released.solution.steps} rounds, within {released.solution.gap:.0e} of the best fit")
+        screen.print(released.solution.nearness(f"{released.solution.gap:.0e}"))
 
 
 def result(publication: Publication, released: Release) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeGuard
 
 import numpy as np
 
+from margrave.algebra.layout import by_size
 from margrave.errors import ConvergenceError, ReleaseError, suggestion
 from margrave.methods.method import Made, Method, Request, UnrecordableError, Words
 from margrave.options import Kind, option
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from margrave.domain.domain import Domain
     from margrave.reconstruction.estimates import Estimates
     from margrave.reconstruction.prior.automatic import Choice
+    from margrave.workload import Workload
 
 Names = tuple[str, ...]
 Pairs = tuple[tuple[Names, float], ...]
@@ -31,6 +33,14 @@ Weights = str | float | Mapping[Iterable[str], float] | Pairs | Callable[[Names]
 
 _SCHEMES = ("auto", "paper", "noise")
 _TOLERANCE = 1e-4
+# Arrays of the workload's size, at the peak. The solver: the estimates, for "paper" their plain means, the state of its
+# rounds, and the tables. The rule behind "auto": the estimates, what it makes of them, the state of its rounds, their
+# residuals. Each has two buffers of facets besides. With workers the solver has the estimates and the tables here. All
+# that the solver has can be on disk; of the rule what it makes, and residuals on the way, stay in memory.
+_SOLVER_ARRAYS, _RULE_ARRAYS, _FACET_BUFFERS = 3.0, 4.0, 2.0
+_SOLVER_WITH_WORKERS, _RULE_WITH_SCRATCH = 2.0, 3.0
+# The inner tables, which are not tables of the workload, and what is small.
+_INNER_TABLES = 1.05
 # A recorded method with more sets than this was not written by margrave.
 _MOST_SETS = 1_000_000
 _WORDS = Words(
@@ -108,7 +118,6 @@ class NonNegative(Method):
     strict: bool | None = None
     whole_numbers: bool = option(False, "Whole numbers that agree with each other, counted from made-up rows.")
 
-    arrays: ClassVar[float] = 6.5
     agree: ClassVar[bool] = True
     nonnegative: ClassVar[bool] = True
     restarts: ClassVar[bool] = True
@@ -150,6 +159,20 @@ class NonNegative(Method):
         """What readers are told about its tables."""
         return _WHOLE_WORDS if self.whole_numbers else _WORDS
 
+    def arrays_for(self, workload: Workload, *, workers: bool = False, scratch: bool = False) -> float:
+        """Return how many copies of the workload's tables are held in memory at once, the measurements not counted.
+
+        Facets, one sum along each axis of each table, are counted with them.
+        """
+        automatic = self.weights == "auto"
+        means = 1.0 if self.weights == "paper" else 0.0
+        if scratch:
+            return _RULE_WITH_SCRATCH if automatic else means
+        if workers and not automatic:
+            return _SOLVER_WITH_WORKERS + means
+        arrays = _RULE_ARRAYS if automatic else _SOLVER_ARRAYS + means
+        return _INNER_TABLES * (arrays + _FACET_BUFFERS * _facet_share(workload))
+
     def lenient(self) -> Self:
         """Return the method with ``strict`` off: it always gives tables, which say how near to the best they are."""
         return replace(self, strict=False)
@@ -173,6 +196,7 @@ class NonNegative(Method):
             max_steps=self.max_steps,
             progress=request.progress,
             start=request.start,
+            workers=request.workers,
         )
         strict = self.weights != "auto" if self.strict is None else self.strict
         if strict and solution.status is not Status.SOLVED:
@@ -236,6 +260,18 @@ class NonNegative(Method):
                 raise ReleaseError("a weight is recorded as attributes and weight", remedy="this one is not")
             pairs.append((entry["attributes"], super()._from_plain(name, entry["weight"])))
         return tuple(pairs)
+
+
+def _facet_share(workload: Workload) -> float:
+    """Return the cells of all facets of the tables over the cells of the tables: Σ n_γ/n_k over Σ n_γ."""
+    sizes = np.array(workload.domain.shape, dtype=np.float64)
+    cells = facets = 0.0
+    for members in by_size(workload.positions).values():
+        axes = sizes[members]
+        own = axes.prod(axis=1)
+        cells += float(own.sum())
+        facets += float((own[:, None] / axes).sum())
+    return facets / cells if cells else 0.0
 
 
 def whole_tables(layout: Layout, marginals: Floats) -> Floats:
