@@ -286,6 +286,7 @@ def test_the_dictionary_form_is_plain():
             "most_negative": "infinity",
             "max_steps": 20_000,
             "strict": None,
+            "whole_numbers": False,
         },
     }
 
