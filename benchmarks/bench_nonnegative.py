@@ -115,6 +115,8 @@ def solve(label: str, estimates, scheme: str, limit: float) -> None:  # noqa: AN
 def compile_all() -> None:
     """Solve tiny problems, so that no time and memory of the compiler is counted."""
     from margrave.reconstruction.nonnegative import reconstruct_nonnegative
+    from margrave.reconstruction.nonnegative.outer import Alone
+    from margrave.reconstruction.nonnegative.problem import Problem
     from margrave.reconstruction.nonnegative.repair import lift
     from margrave.reconstruction.prior.automatic import automatic
 
@@ -122,7 +124,8 @@ def compile_all() -> None:
     layout = estimates.layout
     reconstruct_nonnegative(estimates, hold=(0,))
     automatic(estimates)
-    lift(layout, estimates.values.copy(), -np.ones(layout.cells), np.empty(layout.facet_cells), 1.0)
+    problem = Problem(layout, estimates.values, np.ones(len(layout.sets)))
+    lift(problem, Alone(problem), -np.ones(layout.inner_cells), 1.0)
 
 
 def size(name: str) -> None:

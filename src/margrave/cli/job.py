@@ -63,6 +63,7 @@ _OF_DATA = (
     "privacy_id",
     "counts",
     "counting",
+    "rows",
     "delimiter",
     "encoding",
     "decimal",
@@ -75,7 +76,7 @@ class Job:
 
     Attributes
     ----------
-    data, table, query, publish_query, privacy_id, counts, counting, delimiter, encoding, decimal
+    data, table, query, publish_query, privacy_id, counts, counting, rows, delimiter, encoding, decimal
         The private table, as `margrave.Data` takes it.
     domain
         The domain file.
@@ -141,6 +142,13 @@ class Job:
         commands=_RELEASE,
     )
     counting: str | None = option(None, "auto, fetch or push-down.", kind=Kind.TEXT, group=_DATA, commands=_RELEASE)
+    rows: int | None = option(
+        None,
+        "About how many rows the table has, if that may be said: helps auto.",
+        kind=Kind.WHOLE,
+        group=_DATA,
+        commands=_RELEASE,
+    )
     domain: str | None = option(
         None, "The domain file, declared and reviewed.", kind=Kind.TEXT, group=_TABLES, commands=_ASK, path=True
     )

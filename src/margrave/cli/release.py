@@ -229,7 +229,7 @@ def _measured(
     """Measure the table of a job; signals wait until what was paid for is on disk."""
     from margrave.mechanisms import Run
 
-    source = replace(job.source(), progress=begin("counting"))
+    source = replace(job.source(), progress=begin("counting"), notify=Screen(stderr=True).print)
     stages = begin("measuring") if mechanism.staged else None
     run = Run(ledger=ledger, keep=kept.save, defer_signals=True, progress=stages)
     return mechanism.measure(source, workload, budget, contributions=job.need("contributions"), run=run)
@@ -290,7 +290,7 @@ def say(publication: Publication, released: Release, screen: Screen) -> None:
     if released.provenance is not None:
         _say_privacy(released.provenance, screen)
     if released.solution is not None:
-        screen.print(f"solved in {released.solution.steps} rounds, within {released.solution.gap:.0e} of the best fit")
+        screen.print(released.solution.nearness(f"{released.solution.gap:.0e}"))
 
 
 def result(publication: Publication, released: Release) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from margrave.algebra.differences import difference, integrate
 from margrave.algebra.kernels import Floats, Integers
 from margrave.errors import ConvergenceError, MeasurementError, ReleaseError
 from margrave.measurements.likelihood import Gaussian, Laplace, Loss
+from margrave.memory import large_array
 
 if TYPE_CHECKING:
     from margrave.algebra.layout import AttributeSet, Layout
@@ -198,7 +199,8 @@ def _transferred(measurements: Measurements, layout: Layout) -> tuple[Floats, In
     if layout.sets == source.sets:
         return measurements.values, measurements.counts, measurements.precisions
     tables = len(layout.sets)
-    values, counts, precisions = np.zeros(layout.cells), np.zeros(tables, dtype=np.int64), np.zeros(tables)
+    values, counts, precisions = large_array(layout.cells), np.zeros(tables, dtype=np.int64), np.zeros(tables)
+    values[:] = 0.0
     place_of = source.places.get
     pairs = [(to, place_of(attributes)) for to, attributes in enumerate(layout.sets)]
     known = np.array([(to, place) for to, place in pairs if place is not None], dtype=np.int64).reshape(-1, 2)

@@ -243,14 +243,14 @@ class _TableFiles:
 
 
 def _solution(root: Path, manifest: Manifest) -> Solution | None:
-    """Return what the solver reported, without its tables (the release has them) and its multipliers (not saved)."""
+    """Return what the solver reported, without its tables (the release has them) and its state (not saved)."""
     if manifest.solution is None:
         return None
     reported: Mapping[str, Any] = manifest.solution
     try:
         status = Status[reported["status"]]
         gap, violation, lift = (float(reported[name]) for name in ("gap", "violation", "lift"))
-        return Solution(np.empty(0), np.empty(0), status, gap, int(reported["steps"]), violation, lift)
+        return Solution(np.empty(0), None, status, gap, int(reported["steps"]), violation, lift)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise damage(f"{root} is damaged: its solution is not a report of the solver ({error})") from error
 
