@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,10 +144,10 @@ class Job:
     counting: str | None = option(None, "auto, fetch or push-down.", kind=Kind.TEXT, group=_DATA, commands=_RELEASE)
     rows: int | None = option(
         None,
-        "About how many rows the table has, if that may be said: helps auto.",
+        "About how many rows the table has, if that is public: it is planned for, and not measured first.",
         kind=Kind.WHOLE,
         group=_DATA,
-        commands=_RELEASE,
+        commands=_ASK,
     )
     domain: str | None = option(
         None, "The domain file, declared and reviewed.", kind=Kind.TEXT, group=_TABLES, commands=_ASK, path=True
@@ -328,7 +328,12 @@ class Job:
         """Return the mechanism, with its options."""
         name = self.mechanism or USUAL_MECHANISM
         chosen = mechanism_class(name)
-        return chosen(**_own(self.mechanism_options, chosen, f"the mechanism {name}"))
+        options = dict(_own(self.mechanism_options, chosen, f"the mechanism {name}"))
+        # A stated number of rows also helps to choose how to count, so it is no option of a mechanism.
+        plans = "rows" in {one.name for one in fields(chosen)} and options.get("objective", "counts") == "counts"
+        if plans and self.rows is not None:
+            options["rows"] = self.rows
+        return chosen(**options)
 
     def reconstructing(self) -> Method:
         """Return the method, with its options; it always gives tables, because the budget is spent by then."""

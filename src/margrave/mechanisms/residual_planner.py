@@ -74,16 +74,12 @@ class ResidualPlanner(Mechanism):
         "total_variance (for the unbiased tables), table_variance or max_variance.",
         choices=OBJECTIVES,
     )
-    rows: float | None = option(
-        None,
-        "About how many rows there are, a public number; by default the total is measured first.",
-        kind=Kind.NUMBER,
-    )
     total_share: Number | None = option(
         None, "The share of the budget for measuring the total first; a fiftieth by default.", kind=Kind.EXACT
     )
     tolerance: float = TOLERANCE
     plan: Plan | None = None
+    rows: float | None = None
 
     @property
     def _after_total(self) -> bool:
