@@ -86,7 +86,7 @@ def generated(sizes: tuple[int, ...], rows: int):  # noqa: ANN201
 def solve(label: str, estimates, scheme: str, limit: float) -> None:  # noqa: ANN001
     """Time one whole solve, with its rounds and its memory in arrays of the workload's size."""
     from margrave.reconstruction.nonnegative import reconstruct_nonnegative
-    from margrave.reconstruction.prior.automatic import automatic
+    from margrave.reconstruction.prior import automatic
 
     options, tolerance = SCHEMES[scheme], 1e-4
     if scheme == "auto":
@@ -118,7 +118,7 @@ def compile_all() -> None:
     from margrave.reconstruction.nonnegative.outer import Alone
     from margrave.reconstruction.nonnegative.problem import Problem
     from margrave.reconstruction.nonnegative.repair import lift
-    from margrave.reconstruction.prior.automatic import automatic
+    from margrave.reconstruction.prior import automatic
 
     estimates = generated((2, 3, 2, 2), 30)
     layout = estimates.layout

@@ -12,8 +12,17 @@ from margrave.domain import Domain
 from margrave.planning import plan
 from margrave.planning.allocation import allocate, closure_weights, count_errors
 from margrave.planning.coefficients import cost_coefficients
-from margrave.planning.counts import best_precisions, importance, objective
-from margrave.planning.curves import STRAYS, ZIPF_EXPONENTS, Curves, add_spreads, curves_of, prior_curves
+from margrave.planning.counts import (
+    STRAYS,
+    ZIPF_EXPONENTS,
+    Curves,
+    add_spreads,
+    best_precisions,
+    curves_of,
+    importance,
+    objective,
+    prior_curves,
+)
 from margrave.privacy.budget import Budget
 from margrave.workload import Workload
 
@@ -31,7 +40,7 @@ def curves_for(layout, rows):
 
 
 def left_over(spread, cells, precision):
-    """Equation (1) of ``curves``, as it stands."""
+    """Equation (1) of ``counts``, as it stands."""
     return sum(n * s / np.sqrt(1 + s * s * precision) for s, n in zip(spread, cells, strict=True))
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from margrave.algebra.layout import Layout
     from margrave.domain.domain import Domain
     from margrave.reconstruction.estimates import Estimates
-    from margrave.reconstruction.prior.automatic import Choice
+    from margrave.reconstruction.prior import Choice
     from margrave.workload import Workload
 
 Names = tuple[str, ...]
@@ -88,7 +88,7 @@ class NonNegative(Method):
         - A function of the tuple of names, in domain order. A function cannot be recorded in a saved release.
     hold
         Attribute sets whose residuals stay exactly at their estimates; [()] holds the total. By default none, and with
-        weights "auto" the total, shrunk by its own noise (see ``reconstruction.prior.automatic``).
+        weights "auto" the total, shrunk by its own noise (see ``reconstruction.prior``).
     eta
         The weight of residuals that were never measured; by default the solver's (``reconstruction.nonnegative``).
     tolerance
@@ -211,7 +211,7 @@ class NonNegative(Method):
 
     def _choice(self, domain: Domain, estimates: Estimates) -> Choice:
         """Return what the solver should be near to, with which weights and holds."""
-        from margrave.reconstruction.prior.automatic import Choice, automatic
+        from margrave.reconstruction.prior import Choice, automatic
 
         held = None if self.hold is None else _places(domain, estimates.layout, self.hold)
         if self.weights == "auto":

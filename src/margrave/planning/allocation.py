@@ -25,15 +25,13 @@ import numpy as np
 
 from margrave.errors import ConvergenceError, PlanError
 from margrave.planning.coefficients import cell_counts, cell_variances, cost_coefficients, variance_coefficients
-from margrave.planning.counts import FLOOR, best_precisions
+from margrave.planning.counts import FLOOR, best_precisions, prior_curves
 from margrave.planning.counts import importance as counting
-from margrave.planning.curves import prior_curves
 
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
     from margrave.algebra.layout import Layout
-    from margrave.planning.counts import Importance
-    from margrave.planning.curves import Curves
+    from margrave.planning.counts import Curves, Importance
     from margrave.workload import Workload
 
 OBJECTIVES = ("total_variance", "table_variance", "max_variance", "nonnegative", "counts")

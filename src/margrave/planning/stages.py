@@ -8,7 +8,7 @@ the data is a test (tests/test_architecture.py). What a stage costs is checked w
 *Order by order* (`planned_after`). With the tables of up to k attributes measured, more is known of the others than
 that attributes are uneven. The expected counts q of a table τ are the most even ones with the facets that were measured
 (``reconstruction.prior.fitting``), or, where these were not measured yet, the product of the tables of one attribute.
-How far cells stray, κ of ``curves``, is learned from the residuals that were measured. Of z_τ with noise σ²,
+How far cells stray, κ of ``counts``, is learned from the residuals that were measured. Of z_τ with noise σ²,
 
     E ‖z_τ − C_τ q‖² = m_τ σ² + p_τ Σ (q + κ q²),                                                                (1)
 
@@ -34,12 +34,11 @@ from margrave.algebra.kernels import Floats, center_before
 from margrave.algebra.layout import Layout
 from margrave.planning.allocation import add_precisions, closure_weights, floor_precisions
 from margrave.planning.coefficients import cost_coefficients
-from margrave.planning.counts import importance
-from margrave.planning.curves import SPREAD_BINS, Curves, add_spreads, curves_of, prior_curves
+from margrave.planning.counts import SPREAD_BINS, Curves, add_spreads, curves_of, importance, prior_curves
 from margrave.planning.plans import MOST_PLANNED_ROWS, stage_noise
 from margrave.reconstruction.estimates import estimate_residuals
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
-from margrave.reconstruction.prior.automatic import automatic
+from margrave.reconstruction.prior import automatic
 from margrave.reconstruction.prior.fitting import most_even
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from margrave.options import Kind, options_of
 from margrave.reconstruction import nonnegative as solver_module
 from margrave.reconstruction.estimates import estimate_residuals, maximum_likelihood
 from margrave.reconstruction.nonnegative import State, Status
-from margrave.reconstruction.prior.automatic import automatic
+from margrave.reconstruction.prior import automatic
 from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 

@@ -13,7 +13,7 @@ from margrave.algebra.layout import Layout
 from margrave.methods.maximum_likelihood import truncate_and_rescale
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
-from margrave.reconstruction.prior.automatic import TOLERANCE, automatic
+from margrave.reconstruction.prior import TOLERANCE, automatic
 from margrave.reconstruction.prior.levels import Levels
 from tests.planner import count_tables, planned_variances, zcdp_of
 from tests.strategies import families, seeds

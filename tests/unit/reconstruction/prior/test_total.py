@@ -7,7 +7,7 @@ import pytest
 
 from margrave.algebra.layout import Layout
 from margrave.reconstruction.estimates import Estimates
-from margrave.reconstruction.prior.automatic import likely_total, shrunk_total
+from margrave.reconstruction.prior import likely_total, shrunk_total
 
 
 def table_of(layout, marginals, *members):
