@@ -86,7 +86,7 @@ def generated(sizes: tuple[int, ...], rows: int):  # noqa: ANN201
 def solve(label: str, estimates, scheme: str, limit: float) -> None:  # noqa: ANN001
     """Time one whole solve, with its rounds and its memory in arrays of the workload's size."""
     from margrave.reconstruction.nonnegative import reconstruct_nonnegative
-    from margrave.reconstruction.prior.automatic import automatic
+    from margrave.reconstruction.prior import automatic
 
     options, tolerance = SCHEMES[scheme], 1e-4
     if scheme == "auto":
@@ -115,14 +115,17 @@ def solve(label: str, estimates, scheme: str, limit: float) -> None:  # noqa: AN
 def compile_all() -> None:
     """Solve tiny problems, so that no time and memory of the compiler is counted."""
     from margrave.reconstruction.nonnegative import reconstruct_nonnegative
+    from margrave.reconstruction.nonnegative.outer import Alone
+    from margrave.reconstruction.nonnegative.problem import Problem
     from margrave.reconstruction.nonnegative.repair import lift
-    from margrave.reconstruction.prior.automatic import automatic
+    from margrave.reconstruction.prior import automatic
 
     estimates = generated((2, 3, 2, 2), 30)
     layout = estimates.layout
     reconstruct_nonnegative(estimates, hold=(0,))
     automatic(estimates)
-    lift(layout, estimates.values.copy(), -np.ones(layout.cells), np.empty(layout.facet_cells), 1.0)
+    problem = Problem(layout, estimates.values, np.ones(len(layout.sets)))
+    lift(problem, Alone(problem), -np.ones(layout.inner_cells), 1.0)
 
 
 def size(name: str) -> None:

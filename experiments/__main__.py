@@ -202,6 +202,55 @@ def scaling(
     _tell([*drawn, *write_summary(out)])
 
 
+@reproduce.command("peers")
+def peers(
+    data: Annotated[Path | None, typer.Option(help="Folder of the tables that are not generated.")] = None,
+    out: Out = _OUT,
+    datasets: Annotated[str, typer.Option(help="Names, with commas; generated tables need no --data.")] = "",
+    epsilons: Epsilons = _EPSILONS,
+    methods: Methods = "",
+    trials: Trials = 5,
+    slow_trials: Annotated[int, typer.Option(help="Draws of the noise for AIM and MST, at ε = 0.1, 1, 10.")] = 1,
+    order: Annotated[int, typer.Option(help="All tables of so many attributes: 2 or 3.")] = 3,
+    delta: Delta = 1e-9,
+    seed: Seed = 0,
+    limit_seconds: Annotated[float, typer.Option(help="Processor time of one run of AIM or MST.")] = 900.0,
+    limit_gb: Annotated[float, typer.Option(help="Memory of one run of AIM or MST, in gigabytes.")] = 8.0,
+    retry: Retry = False,
+    figures: Figures = True,
+) -> None:
+    """Compare margrave with AIM and MST at equal budget, on public and on generated tables.
+
+    Example:  python -m experiments peers --datasets binary-1,wide-1 --epsilons 1 --trials 2
+    """
+    from experiments.figures import require_altair
+    from experiments.pages import NOT_PRIVATE
+    from experiments.peers import DATASETS, FILE, PeerSettings, run_peers
+    from experiments.peers_page import draw_peers, write_peers_page
+
+    settings = PeerSettings(
+        data,
+        datasets=_names(datasets) or DATASETS,
+        epsilons=_numbers("epsilons", epsilons, float),
+        methods=_names(methods),
+        trials=trials,
+        slow_trials=slow_trials,
+        order=order,
+        delta=delta,
+        seed=seed,
+        limit_seconds=limit_seconds,
+        limit_gb=limit_gb,
+        retry=retry,
+    )
+    if figures:
+        require_altair()
+    Screen(stderr=True).print(NOT_PRIVATE, style="bold red")
+    with described_progress() as advance:
+        records = run_peers(settings, out, progress=advance)
+    drawn = draw_peers(records, out) if figures else []
+    _tell([out / FILE, *drawn, write_peers_page(records, out)])
+
+
 def _run(settings: Settings, out: Path, figures: bool) -> None:
     """Run an experiment, write its figures and the summary of the folder, and say where they are."""
     from experiments.figures import draw_experiment, require_altair

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -89,21 +89,33 @@ class CliqueTree:
         found = reduce(lambda one, other: multiply(one, other, wanted), left.values())
         return found.values.transpose([found.names.index(name) for name in wanted])
 
-    def _subtree(self, wanted: Names) -> set[int]:
-        """Return the cliques that are left when those which sum to one have gone, one after the other."""
-        kept = set(range(len(self.tables)))
-        while len(kept) > 1:
-            idle = next((place for place in sorted(kept, reverse=True) if self._is_idle(place, kept, wanted)), None)
-            if idle is None:
-                break
-            kept.remove(idle)
-        return kept
+    @cached_property
+    def _neighbours(self) -> tuple[frozenset[int], ...]:
+        """The places next to each clique."""
+        found: list[set[int]] = [set() for _ in self.tables]
+        for place, parent in enumerate(self.parents):
+            if parent is not None:
+                found[place].add(parent)
+                found[parent].add(place)
+        return tuple(map(frozenset, found))
 
-    def _is_idle(self, place: int, kept: set[int], wanted: Names) -> bool:
-        """Return whether a clique has at most one neighbour left, and nothing wanted that this has not."""
-        neighbours = [other for other in kept if place == self.parents[other] or other == self.parents[place]]
-        known = {name for other in neighbours for name in self.tables[other].names}
-        return len(neighbours) <= 1 and not set(self.tables[place].names).intersection(wanted) - known
+    def _subtree(self, wanted: Names) -> set[int]:
+        """Return the cliques that are left when those which sum to one have gone, from the leaves inwards."""
+        kept = set(range(len(self.tables)))
+        needed = [frozenset(table.names).intersection(wanted) for table in self.tables]
+        waiting = sorted(kept)
+        while waiting and len(kept) > 1:
+            place = waiting.pop()
+            around = self._neighbours[place] & kept
+            # Idle: at most one neighbour is left, and nothing wanted that this has not.
+            if (
+                place in kept
+                and len(around) <= 1
+                and not needed[place].difference(*(needed[other] for other in around))
+            ):
+                kept.remove(place)
+                waiting += around
+        return kept
 
 
 def multiply(left: Factor, right: Factor, kept: Collection[str]) -> Factor:

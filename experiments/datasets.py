@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from experiments import ExperimentError
 from margrave import CodedTable
@@ -112,6 +113,14 @@ def read_dataset(folder: Path, name: str) -> Dataset:
     truth = table.count(layout)
     rows = int(truth[layout.index.offset[layout.places[()]]])
     return Dataset(name, table, workload, layout, truth, rows, fingerprint(folder, name))
+
+
+def read_columns(folder: Path, name: str) -> tuple[Domain, NDArray[np.int32]]:
+    """Return the domain of a data set and its rows as codes, shape (rows, attributes)."""
+    require_datasets(folder, [name])
+    domain = Domain.read(folder / f"{name}-domain.json")
+    columns = _columns(_table_file(folder, name), domain)
+    return domain, np.column_stack([columns[attribute] for attribute in domain.attributes]).astype(np.int32)
 
 
 def _columns(path: Path, domain: Domain) -> dict[str, Integers]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import mode
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from experiments import ExperimentError
 from experiments.methods import METHODS, RESIDUAL_PLANNER
@@ -98,6 +98,52 @@ def error_chart(found: Sequence[Band], experiment: str, metric: str) -> alt.TopL
     return _styled(
         chart, f"{_TITLES[experiment]}: {_METRICS[metric]} against ε, all 3-way tables (log scales)", _CAPTION
     )
+
+
+class Drawn(Protocol):
+    """A method as far as a figure needs it."""
+
+    @property
+    def key(self) -> str:
+        """What bands call it."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """What the legend calls it."""
+        ...
+
+    @property
+    def colour(self) -> str:
+        """The colour of its line."""
+        ...
+
+
+def draw_peer_errors(found: Sequence[Band], methods: Sequence[Drawn], order: int, stem: Path) -> list[Path]:
+    """Write the figure of the comparison beside AIM and MST: a panel for each table, six in a row; return the files."""
+    import altair as alt
+
+    shown = [method for method in methods if any(band.method == method.key for band in found)]
+    labels = {method.key: method.label for method in shown}
+    values = [
+        {"dataset": band.dataset, "epsilon": band.epsilon, "method": labels[band.method], "mean": band.mean}
+        for band in found
+    ]
+    scale = alt.Scale(domain=list(labels.values()), range=[method.colour for method in shown])
+    axis = alt.Axis(values=sorted({band.epsilon for band in found}), format="~g", grid=False, labelOverlap=True)
+    base = alt.Chart(alt.InlineData(values=values)).encode(
+        x=alt.X("epsilon:Q", title="ε", scale=alt.Scale(type="log", nice=False, padding=10), axis=axis),
+        y=alt.Y("mean:Q", title=None, scale=alt.Scale(type="log", nice=False, padding=8), axis=_log_axis()),
+        color=alt.Color("method:N", title=None, scale=scale, legend=_legend()),
+    )
+    lines = base.mark_line(strokeWidth=2) + base.mark_point(filled=True, size=30, opacity=1)
+    header = alt.Header(title=None, labelFontSize=13, labelFontWeight="bold", labelPadding=6)
+    order_of = list(dict.fromkeys(band.dataset for band in found))
+    panels = lines.properties(width=_WIDTH * 0.8, height=_HEIGHT * 0.8).facet(
+        facet=alt.Facet("dataset:N", sort=order_of, header=header), columns=6
+    )
+    title = f"L1 error / N against ε, all {order}-way tables (log scales)"
+    return _save(_styled(panels.resolve_scale(y="independent"), title, _CAPTION), stem)
 
 
 def _facets(found: Sequence[Band], experiment: str) -> dict[str, Any]:

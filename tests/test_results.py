@@ -8,6 +8,11 @@ import pytest
 from experiments.journal import read_rows
 from experiments.methods import METHODS
 from experiments.pages import summary_page
+from experiments.peer_methods import GENERATED, read_table
+from experiments.peers import FILE as PEERS_FILE
+from experiments.peers import PeerRecord
+from experiments.peers_page import PAGE as PEERS_PAGE
+from experiments.peers_page import peers_page
 from experiments.records import DONE, Record
 from experiments.runs import results_file
 from experiments.scaling import FILE, Scaling
@@ -84,6 +89,28 @@ def test_private_pgm_was_tried_at_every_setting_and_is_not_far_below_us_where_it
     assert len(ended) >= 9
     for setting, record in ended.items():
         assert ours[setting].l1 <= 1.1 * record.l1
+
+
+@pytest.fixture(scope="module")
+def peers():
+    return read_rows(FOLDER / PEERS_FILE, PeerRecord)
+
+
+def test_the_page_beside_aim_and_mst_is_made_from_the_rows(peers):
+    assert (FOLDER / PEERS_PAGE).read_text(encoding="utf-8") == peers_page(peers, FOLDER)
+
+
+def test_all_methods_beside_aim_and_mst_spend_the_same(peers):
+    """But for zeros, which spend nothing; files keep six digits."""
+    spent = [record for record in peers if record.status == DONE and record.method != "zeros"]
+    assert spent
+    for record in spent:
+        assert record.rho_spent == pytest.approx(record.rho, rel=1e-5)
+
+
+def test_generated_tables_are_still_those_that_the_rows_were_made_with(peers):
+    made = {record.dataset: record.data for record in peers if record.dataset in GENERATED}
+    assert {name: read_table(None, name, 2).fingerprint for name in made} == made
 
 
 def setting_of(record):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from margrave.data.counting.tally import CodedTable
     from margrave.data.source import Data
     from margrave.measurements import Gaussian, Laplace, Measurements
+    from margrave.mechanisms.adaptive_planner import adaptive_planner
     from margrave.mechanisms.gaussian_marginals import gaussian_marginals
     from margrave.mechanisms.residual_planner import measure, residual_planner
     from margrave.mechanisms.scalable_mwem import scalable_mwem
@@ -42,6 +43,7 @@ __all__ = [
     "Release",
     "Workload",
     "__version__",
+    "adaptive_planner",
     "budget_for_margin",
     "draft_domain",
     "export",
@@ -70,6 +72,7 @@ _LATE = {
     "Plan": "margrave.planning.plans",
     "Publication": "margrave.release.publication",
     "Release": "margrave.release.release",
+    "adaptive_planner": "margrave.mechanisms.adaptive_planner",
     "budget_for_margin": "margrave.planning.plans",
     "draft_domain": "margrave.data.draft",
     "export": "margrave.release.export",

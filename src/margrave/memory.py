@@ -1,10 +1,23 @@
-"""How much memory the machine has left, and a refusal, before any work is done, of work that needs more."""
+"""How much memory is left; a refusal, before any work is done, of work that needs more; and arrays on disk.
+
+Large arrays come from `large_array`. Within `on_disk` they are files of a folder, mapped into memory: the operating
+system keeps in memory what it has room for. The files have no name from the moment that they are made, so that nothing
+of them is left, however the process ends.
+"""
 
 from __future__ import annotations
 
+import mmap
 import os
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from margrave.errors import MemoryLimitError
 
@@ -39,6 +52,45 @@ def require_memory(needed: int, purpose: str, largest: Sequence[tuple[str, int]]
     raise MemoryLimitError(
         f"{purpose} needs {_readable(needed)} of memory and {_readable(usable)} can be used", remedy=f"{named}{advice}"
     )
+
+
+_FOLDER: ContextVar[Path | None] = ContextVar("folder of large arrays", default=None)
+
+
+@contextmanager
+def on_disk(folder: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Keep large arrays that are made within this context in files of a folder; None keeps them in memory."""
+    if folder is None:
+        yield
+        return
+    path = Path(folder)
+    if not path.is_dir() or not os.access(path, os.W_OK | os.X_OK):
+        raise MemoryLimitError(f"{path} is not a folder that can be written to", remedy="name one for large arrays")
+    token = _FOLDER.set(path)
+    try:
+        yield
+    finally:
+        _FOLDER.reset(token)
+
+
+def large_array(cells: int) -> NDArray[np.float64]:
+    """Return an array of so many numbers, not initialised: in memory, or within `on_disk` in a file without a name."""
+    folder, size = _FOLDER.get(), 8 * cells
+    if folder is None or size == 0:
+        return np.empty(cells)
+    free = shutil.disk_usage(folder).free
+    if size > free * _USABLE_SHARE:
+        raise MemoryLimitError(
+            f"an array of {_readable(size)} does not fit into {folder}, where {_readable(free)} are free",
+            remedy="name a folder on a larger disk",
+        )
+    with tempfile.TemporaryFile(dir=folder) as file:
+        # Room is taken at once: a disk that is full later would end the process.
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, size)
+        else:
+            file.truncate(size)
+        return np.frombuffer(mmap.mmap(file.fileno(), size), dtype=np.float64)
 
 
 def _readable(size: int) -> str:

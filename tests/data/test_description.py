@@ -8,11 +8,13 @@ from dataclasses import FrozenInstanceError
 import nasty
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import margrave
 from margrave.algebra.layout import Layout
 from margrave.data.counting import pushdown
+from margrave.data.engines.engine import Costs
 from margrave.data.redaction import split_url
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
@@ -209,20 +211,98 @@ def test_progress_counts_tables(counting):
         table = pa.table({name: [0] * rows for name in "abc"})
         data = Data(table, counting=counting, progress=lambda *numbers: seen.append(numbers))
         open_source(data, domain, contributions=1).count(layout)
-    expected = [(0, 3), (3, 3)] if counting == "fetch" else [(0, 3), (1, 3), (2, 3), (3, 3)]
-    assert seen == 2 * expected
+    assert seen == 2 * [(0, 3), (3, 3)]  # one table of three attributes holds all
 
 
-def test_the_way_of_counting_is_chosen_by_engine_and_public_sizes():
-    class Fake:
-        remote = True
+class Unasked:
+    """An engine that fails whatever it is asked: a choice must not depend on the table."""
 
-    small = Layout.of((2, 3), [(0, 1)])
-    assert pushdown.pays(Fake, small)
-    assert not pushdown.pays(Fake, Layout.of((4000, 4000), [(0, 1)]))
-    assert not pushdown.pays(Fake, Layout.of((2,) * 1001, [(k,) for k in range(1001)]))
-    Fake.remote = False
-    assert not pushdown.pays(Fake, small)
+    remote, maps = True, False
+    costs = Costs(fetched=1e-6, coded=1e-7, grouped=1e-7, sent=1e-5, query=0.1, sets=32)
+
+    def __getattr__(self, name):
+        raise AssertionError(f"asked for {name}")
+
+
+def test_the_way_of_counting_is_chosen_by_engine_and_public_numbers():
+    engine, small = Unasked(), Layout.of((2, 3), [(0, 1)])
+    push, reason = pushdown.choose(engine, small)
+    assert push
+    assert reason == (
+        "for 1 tables of 2 columns and 1,000,000 rows (taken for the number that is not stated), counting there is "
+        "expected to take 0.4 s, fetching 2.1 s"
+    )
+    assert pushdown.choose(engine, Layout.of((4000, 4000), [(0, 1)])) == (
+        False,
+        "the tables have 16,000,000 cells, more than 10,000,000",
+    )
+    # Few rows are fetched: the cells that come back are as many as the rows.
+    triples = Layout.of((10,) * 6, list(itertools.combinations(range(6), 3)))
+    assert pushdown.choose(engine, triples, 10**7)[0]
+    push, reason = pushdown.choose(engine, triples, 1000)
+    assert not push
+    assert "1,000 rows (as stated)" in reason
+    engine.maps = True
+    assert pushdown.choose(engine, triples) == (True, "its workers read the table once, for 20 tables of 20,000 cells")
+    engine.remote = False
+    assert pushdown.choose(engine, small) == (False, "the rows are in this process")
+
+
+def test_the_tables_that_an_engine_counts_hold_all_others():
+    layout = Layout.of((10, 9, 8, 7, 2, 2), list(itertools.combinations(range(6), 2)))
+    outer = layout.sets[layout.outer :]
+    for rows in (None, 10, 10**9):
+        tables = pushdown.covering(Unasked(), layout, rows)
+        assert sorted(held for table in tables for held in table.holds) == list(range(len(outer)))
+        assert all(set(outer[held]) <= set(table.members) for table in tables for held in table.holds)
+    # The more rows, the more it pays to go through them for fewer, larger tables.
+    assert len(pushdown.covering(Unasked(), layout, 10**9)) < len(pushdown.covering(Unasked(), layout, 3000))
+
+
+@pytest.mark.parametrize("log", ["_delta_log/0.json", "metadata/v1.metadata.json"])
+def test_the_files_of_a_table_with_a_log_are_not_read_by_themselves(log, tmp_path):
+    """Some of them hold rows that the table no longer has."""
+    folder = tmp_path / "people"
+    for file in (folder / log, folder / "data" / "year=2024" / "part.parquet"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    (folder / log).write_text("{}")
+    pq.write_table(TABLE, folder / "data" / "year=2024" / "part.parquet")
+    name = "Delta" if "delta" in log else "Iceberg"
+    for path in (folder, folder / "data", folder / "data" / "*" / "*.parquet"):
+        with pytest.raises(
+            DataError, match=rf"people' holds a table of {name}, whose files may .*; open it with Spark"
+        ):
+            counted(Data(path))
+
+
+def test_a_folder_is_given_by_a_pattern(tmp_path):
+    with pytest.raises(DataError, match=r"is a folder; give its files by a pattern, such as 'folder/\*\.parquet'"):
+        counted(Data(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "remedy"),
+    [
+        ("pyspark.sql.session", "SparkSession", "give one of its frames, as spark.table"),
+        ("deltalake.table", "DeltaTable", "give the dataset that its to_pyarrow_dataset"),
+        ("pyiceberg.table", "Table", "give the reader that its scan"),
+    ],
+)
+def test_what_leads_to_tables_is_refused_with_the_way_to_one(library, name, remedy):
+    made = type(name, (), {"__module__": library})()
+    with pytest.raises(DataError, match=rf"^a {name} is not a table by itself; {remedy}"):
+        Data(made)
+
+
+@pytest.mark.parametrize("rows", [-1, True, "many", 1.5])
+def test_a_stated_number_of_rows_is_a_whole_number(rows):
+    with pytest.raises(DataError, match=r"^rows \(--rows\) is .*; give a whole number of at least 0, or leave it out"):
+        Data(TABLE, rows=rows)
+
+
+def test_whoever_is_to_be_told_can_be():
+    with pytest.raises(DataError, match=r"^notify is a int; give a function of a text"):
+        Data(TABLE, notify=3)
 
 
 def test_engines_that_cannot_group_exactly_are_not_asked_to(tmp_path):

@@ -4,6 +4,7 @@ import sqlite3
 from dataclasses import replace
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -154,7 +155,7 @@ def test_texts_that_postgres_compares_byte_for_byte_are_counted_there(texts, kin
 def test_codes_that_an_attribute_does_not_have_are_refused():
     import narwhals as nw
 
-    key = Key(Attribute("x", size=3, other="rest", missing="none"), nw.Int64)
+    key = Key(Attribute("x", size=3, other="rest", missing="none"), nw.Int64, "x")
     assert key.codes(pa.array([0, 2, -2, -3])).tolist() == [0, 2, 3, 4]
     for wrong in (3, 4, -1, -4, None):
         with pytest.raises(DataError, match=r"^the engine gave codes for column 'x' that its attribute does not have"):
@@ -169,6 +170,64 @@ def test_names_of_columns_that_margrave_uses_itself():
     for counting in WAYS:
         data = Data(table, counting=counting)
         assert counted(data, domain, tables=[(name,) for name in names], privacy_id="p") == expected
+
+
+# --- attributes of many labels: a table of them is joined -----------------------------------------------------------
+
+QUOTED = ("it's", 'a "b"', "back\\slash", "100 %", "%s", "$1", "Ünï", "line\nbreak", "")
+MANY = (*QUOTED, *(f"label {k}" for k in range(1200)))
+
+
+def many_rows():
+    values = [*QUOTED, "label 7", "label 7", "label 1199", "LABEL 7", "label 7 ", "it''s", None]
+    return pa.table({"s": pa.array(values * 2), "x": [0, 1] * len(values), "p": range(2 * len(values))})
+
+
+@pytest.mark.parametrize("where", ["duckdb", "postgres", "postgres query", "ibis on postgres"])
+@pytest.mark.parametrize("privacy_id", [None, "p"])
+def test_labels_by_the_thousand_are_counted_by_the_engine(where, privacy_id, request):
+    table, domain = (
+        many_rows(),
+        Domain([Attribute("s", labels=MANY, other="rest", missing="none"), Attribute("x", size=2)]),
+    )
+    if where == "duckdb":
+        connection = duckdb.connect()
+        connection.register("people", table)
+        source = Data(connection.sql("SELECT * FROM people"))
+    else:
+        psycopg = pytest.importorskip("psycopg", reason="PostgreSQL needs margrave[postgres]")
+        url = request.getfixturevalue("postgres")
+        connection = psycopg.connect(url, autocommit=True)
+        request.addfinalizer(connection.close)
+        connection.execute('DROP TABLE IF EXISTS many; CREATE TABLE many (s text COLLATE "C", x int, p int)')
+        with connection.cursor() as cursor, cursor.copy("COPY many FROM STDIN") as copy:
+            for row in table.to_pylist():
+                copy.write_row(tuple(row.values()))
+        source = Data(url, table="many")
+        if where == "postgres query":
+            source = Data(url, query="SELECT s, x, p FROM many WHERE s LIKE '%' OR s IS NULL")
+        if where == "ibis on postgres":
+            ibis = pytest.importorskip("ibis", reason="Ibis needs margrave[ibis]")
+            source = Data(ibis.postgres.from_connection(connection).table("many"))
+    found = {
+        counting: counted(replace(source, counting=counting), domain, tables=[("s", "x")], privacy_id=privacy_id)
+        for counting in WAYS
+    }
+    assert found["push-down"] == found["fetch"]
+    plain = counted(Data(table), domain, tables=[("s", "x")], privacy_id=privacy_id)
+    assert found["push-down"] == plain
+    assert np.sum(plain) == table.num_rows
+
+
+def test_more_labels_than_a_query_should_hold_are_fetched(monkeypatch):
+    monkeypatch.setattr("margrave.data.counting.engine_codes._MOST_JOINED", 1000)
+    connection = duckdb.connect()
+    connection.register("people", many_rows())
+    data = Data(connection.sql("SELECT * FROM people"), counting="push-down")
+    with pytest.raises(
+        DataError, match=r"^attribute 's' has more than 1,000 values to compare each row with; count by"
+    ):
+        counted(data, Domain([Attribute("s", labels=MANY, other="rest", missing="none")]))
 
 
 # --- what is an error is one, by either way ----------------------------------------------------------------------

@@ -7,7 +7,10 @@ the same outputs (`replay`). Then
 - what is charged for all of them adds up to the budget.
 
 All numbers are exact fractions: there is no tolerance and no chance in these tests, but for the pairs themselves. That
-the check can fail is shown by five planted faults, each caught within the same pairs.
+the check can fail is shown by planted faults, each caught within the same pairs.
+
+Mechanisms that plan in stages, each from the noisy values before it, go the same way on both tables only if they decide
+by nothing else: their records, with what each stage cost, must be equal.
 """
 
 import importlib.util
@@ -23,14 +26,19 @@ from replay import Choice, replay
 from margrave import CodedTable, boundary
 from margrave.domain import Domain
 from margrave.errors import MeasurementError
+from margrave.mechanisms import adaptive_planner as adaptive_module
 from margrave.mechanisms import gaussian_marginals as marginals_module
 from margrave.mechanisms import residual_planner as planner_module
 from margrave.mechanisms import scalable_mwem as mwem_module
+from margrave.mechanisms import staged
+from margrave.planning import stages
 from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
 from margrave.workload import Workload
 
 PAIRS = 1_000
+# Stages are planned anew in every run, which takes longer than to draw them.
+STAGED_PAIRS = 60
 
 
 class UnpaidError(AssertionError):
@@ -65,13 +73,44 @@ def by_plan(generator, domain, contributions, module):
     objective = ["total_variance", "max_variance", "nonnegative"][int(generator.integers(3))]
     made = plan(some_workload(generator, domain), budget, contributions=contributions, objective=objective)
 
+    return (
+        (lambda table, sampler: module.measure(made, table, sampler=sampler)),
+        by_variance(contributions),
+        budget.rho,
+    )
+
+
+def by_variance(contributions):
     def charges(recording, record):
         """By the place of a table: c² ∏ n(n − 1) / 2g²."""
         for key, draw in recording.draws.items():
             moved = prod(size * (size - 1) for size in draw.given.shape)
             yield key, Fraction(contributions**2 * moved) / (2 * draw.variance)
 
-    return (lambda table, sampler: module.measure(made, table, sampler=sampler)), charges, budget.rho
+    return charges
+
+
+def by_stages(function):
+    """A mechanism that measures the total first: every draw is charged by its noise, and the stages by the record."""
+
+    def mechanism(generator, domain, contributions, module):
+        workload = some_workload(generator, domain)
+        budget = Budget.zcdp(rho=Fraction(int(generator.integers(1, 50)), 10))
+        share = [Fraction(1, 50), Fraction(1, 2)][int(generator.integers(2))]
+
+        def run(table, sampler):
+            asked = {"contributions": contributions, "total_share": share, "sampler": sampler}
+            return getattr(module, function)(table, workload, budget, **asked)
+
+        def charges(recording, record):
+            found = list(by_variance(contributions)(recording, record))
+            if sum((charge for _, charge in found), Fraction(0)) > sum(step.rho for step in record.steps):
+                raise UnpaidError("the record says less than what was drawn costs")
+            yield from found
+
+        return run, charges, budget.rho
+
+    return mechanism
 
 
 def by_marginals(generator, domain, contributions, module):
@@ -140,6 +179,12 @@ MECHANISMS = {
 }
 
 
+STAGED = {
+    "after the total": (by_stages("residual_planner"), planner_module),
+    "adaptive": (by_stages("adaptive_planner"), adaptive_module),
+}
+
+
 @pytest.fixture(autouse=True)
 def _own_select():
     original = mwem_module.select
@@ -154,6 +199,55 @@ def test_no_draw_of_a_thousand_pairs_of_neighbours_moves_further_than_what_is_ch
     # The pairs do something: most have several draws, and choices where there are any.
     assert sum(len(recording.draws) for recording in draws) > 2 * PAIRS
     assert sum(len(recording.choices) for recording in draws) > (PAIRS if name == "rounds" else -1)
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_no_draw_of_a_stage_moves_further_than_what_is_charged(name):
+    mechanism, module = STAGED[name]
+    draws = [check_pair(mechanism, module, seed) for seed in range(STAGED_PAIRS)]
+    # Most have several stages: samplers are spawned for each.
+    spawns = [{key[1] for key in recording.draws} for recording in draws]
+    assert sum(len(one) for one in spawns) > 2 * STAGED_PAIRS - 10
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_a_stage_that_is_planned_by_the_true_counts_is_caught(name, monkeypatch):
+    """The number of rows as it is, not as it was measured: the costs of stages then differ between neighbours."""
+    counted = []
+    measure = staged.StagedResiduals.measure
+
+    def peeking(self, noise, purpose):
+        counted[:] = [float(self._counts[0])]
+        measure(self, noise, purpose)
+
+    monkeypatch.setattr(staged.StagedResiduals, "measure", peeking)
+    monkeypatch.setattr(stages, "likely_rows", lambda noisy: max(counted[0], 1.0))
+    mechanism, module = STAGED[name]
+    noticed = 0
+    for seed in range(10):
+        try:
+            check_pair(mechanism, module, seed)
+        except AssertionError:
+            noticed += 1
+    assert noticed > 5
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_stages_that_forget_c_or_that_are_drawn_twice_are_caught(name, monkeypatch):
+    mechanism, module = STAGED[name]
+    with monkeypatch.context() as patched:
+        cost = staged.exact_cost
+        patched.setattr(staged, "exact_cost", lambda shape, noise, contributions: cost(shape, noise, 1))
+        patched.setattr(module, "checked_contributions", lambda given: 1)
+        assert caught(mechanism, module)
+    with monkeypatch.context() as patched:
+        once = boundary.measure_residuals
+
+        def twice(layout, counts, noise, sampler):
+            return (once(layout, counts, noise, sampler) + once(layout, counts, noise, sampler)) / 2
+
+        patched.setattr(staged, "measure_residuals", twice)
+        assert caught(mechanism, module)
 
 
 def planted(module, tmp_path, before, after):

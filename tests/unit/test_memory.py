@@ -1,10 +1,16 @@
 """Work that cannot fit is refused before it starts, with the tables to leave out."""
 
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from margrave import memory
 from margrave.domain import Domain
 from margrave.errors import MemoryLimitError
+from margrave.memory import large_array, on_disk
 from margrave.workload import Workload
 
 
@@ -62,3 +68,33 @@ def test_a_container_leaves_its_limit_less_what_is_used(monkeypatch):
     assert memory._container_bytes() == 600_000
     contents["memory.max"] = "max\n"
     assert memory._container_bytes() == 2**62
+
+
+def test_arrays_on_disk_are_files_without_a_name(tmp_path):
+    with on_disk(tmp_path):
+        array = large_array(1000)
+        array[:] = np.arange(1000)
+        assert not list(tmp_path.iterdir())
+        assert array.flags.writeable
+        assert large_array(0).size == 0
+    assert array.sum() == 499_500
+    maps = Path("/proc/self/maps")
+    # Linux shows where the file was, and that it has gone.
+    assert not maps.exists() or f"{tmp_path}/" in maps.read_text()
+    with on_disk(None):
+        assert large_array(5).base is None
+
+
+def test_a_disk_that_is_too_small_is_refused_before_it_is_full(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1_000_000))
+    text = f"an array of 1.6 MB does not fit into {tmp_path}, where 1 MB are free; name a folder on a larger disk"
+    with on_disk(tmp_path), pytest.raises(MemoryLimitError, match=re.escape(text)):
+        large_array(200_000)
+
+
+def test_arrays_are_put_into_folders_alone(tmp_path):
+    (tmp_path / "file").touch()
+    for wrong in (tmp_path / "missing", tmp_path / "file"):
+        text = f"{wrong} is not a folder that can be written to"
+        with pytest.raises(MemoryLimitError, match=re.escape(text)), on_disk(wrong):
+            pass

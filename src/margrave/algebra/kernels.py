@@ -35,8 +35,11 @@ from numpy.typing import NDArray
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Threads may call a kernel for the first time at once.
+# Threads may call a kernel for the first time at once. Under the lock: the kernels that one call has led to, and what
+# replaces the names of their modules, those that are called before those that call them.
 _LOCK = RLock()
+_PENDING: list[Kernel] = []
+_REPLACING: list[tuple[dict[str, Any], dict[str, Any]]] = []
 
 
 class Kernel:
@@ -53,11 +56,12 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         self._function, self._options = function, options
         self._compiled: Callable[..., Any] | None = None
+        self._ready: Callable[..., Any] | None = None
         update_wrapper(self, function)
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401 — the decorator keeps the types of the function
         """Call the compiled function."""
-        return (self._compiled or self.compiled())(*arguments)
+        return (self._ready or self.compiled())(*arguments)
 
     def compiled(self) -> Callable[..., Any]:
         """Return numba's form of the function."""
@@ -66,10 +70,18 @@ class Kernel:
                 from numba import njit
 
                 self._compiled = cast("Callable[..., Any]", njit(**self._options)(self._function))
+                _PENDING.append(self)
                 names = self._function.__globals__
-                for name, value in list(names.items()):
-                    if isinstance(value, Kernel):
-                        names[name] = value.compiled()
+                found = {name: one.compiled() for name, one in list(names.items()) if isinstance(one, Kernel)}
+                _REPLACING.append((names, found))
+                # Not before all are there: another thread could call one of them whose names are still kernels.
+                if _PENDING[0] is self:
+                    for module, replaced in _REPLACING:
+                        module.update(replaced)
+                    for kernel in _PENDING:
+                        kernel._ready = kernel._compiled
+                    _PENDING.clear()
+                    _REPLACING.clear()
             return self._compiled
 
 

@@ -110,6 +110,22 @@ class Layout:
         degrees: Floats = np.prod(np.where(inside, axes - 1.0, 1.0), axis=1)
         return degrees
 
+    @cached_property
+    def within(self) -> Layout:
+        """The inner tables alone, none of which counts as outer."""
+        return self.restricted(self.outer, self.outer)
+
+    def restricted(self, first: int, last: int) -> Layout:
+        """Return the layout of all inner tables and the outer tables first … last − 1, in the same order.
+
+        A share of the outer tables is enough for whatever is done table by table. Inner tables keep their numbers and
+        places, and know as tables above them only those that are there.
+        """
+        rows = np.concatenate([np.arange(self.outer), np.arange(first, last)])
+        index, facet_cells = _placed(self.index.order[rows], self.index.axes[rows], self.index.facet[rows])
+        sets = self.sets[: self.outer] + self.sets[first:last]
+        return Layout(self.sizes, sets, self.levels, index, facet_cells)
+
     def shape(self, table: int) -> tuple[int, ...]:
         """Return the lengths of the axes of a table."""
         return tuple(self.sizes[attribute] for attribute in self.sets[table])
@@ -190,6 +206,12 @@ def _index(sizes: Integers, levels: Sequence[Level], rank: Integers) -> tuple[In
         axes[own, :k] = sizes[level.members]
         facet[own, :k] = below[level.facets]
         begin, below = begin + len(level.members), own
+    return _placed(order, axes, facet)
+
+
+def _placed(order: Integers, axes: Integers, facet: Integers) -> tuple[Index, int]:
+    """Return the index of tables that stand one after the other, and the length of a buffer of their facets."""
+    count, largest = axes.shape
     cells = axes.prod(axis=1)
     inside = np.arange(largest) < order[:, None]
     widths = np.where(inside, cells[:, None] // axes, 0)

@@ -13,18 +13,17 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from margrave.cli.custodian import domain, validate
+from margrave.cli.custodian import domain, ledger, validate
 from margrave.cli.demo import demo
-from margrave.cli.ledger import ledger
 from margrave.cli.options import complete
 from margrave.cli.release import plan, reconstruct, release
-from margrave.cli.saved import export, query, report
+from margrave.cli.saved import export, query, report, synthesize
 from margrave.cli.screen import Screen, styled
 from margrave.errors import BudgetRefusedError, InterruptionError, MargraveError
 from margrave.escaping import without_passwords
 
 _INTERRUPTED = 130
-_FUNCTIONS = (demo, domain, validate, plan, release, reconstruct, query, report, export)
+_FUNCTIONS = (demo, domain, validate, plan, release, reconstruct, query, report, export, synthesize)
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 

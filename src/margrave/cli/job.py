@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,7 @@ _OF_DATA = (
     "privacy_id",
     "counts",
     "counting",
+    "rows",
     "delimiter",
     "encoding",
     "decimal",
@@ -75,7 +76,7 @@ class Job:
 
     Attributes
     ----------
-    data, table, query, publish_query, privacy_id, counts, counting, delimiter, encoding, decimal
+    data, table, query, publish_query, privacy_id, counts, counting, rows, delimiter, encoding, decimal
         The private table, as `margrave.Data` takes it.
     domain
         The domain file.
@@ -141,6 +142,13 @@ class Job:
         commands=_RELEASE,
     )
     counting: str | None = option(None, "auto, fetch or push-down.", kind=Kind.TEXT, group=_DATA, commands=_RELEASE)
+    rows: int | None = option(
+        None,
+        "About how many rows the table has, if that is public: it is planned for, and not measured first.",
+        kind=Kind.WHOLE,
+        group=_DATA,
+        commands=_ASK,
+    )
     domain: str | None = option(
         None, "The domain file, declared and reviewed.", kind=Kind.TEXT, group=_TABLES, commands=_ASK, path=True
     )
@@ -328,7 +336,12 @@ class Job:
         """Return the mechanism, with its options."""
         name = self.mechanism or USUAL_MECHANISM
         chosen = mechanism_class(name)
-        return chosen(**_own(self.mechanism_options, chosen, f"the mechanism {name}"))
+        options = dict(_own(self.mechanism_options, chosen, f"the mechanism {name}"))
+        # A stated number of rows also helps to choose how to count, so it is no option of a mechanism.
+        plans = "rows" in {one.name for one in fields(chosen)} and options.get("objective", "counts") == "counts"
+        if plans and self.rows is not None:
+            options["rows"] = self.rows
+        return chosen(**options)
 
     def reconstructing(self) -> Method:
         """Return the method, with its options; it always gives tables, because the budget is spent by then."""

@@ -46,24 +46,25 @@ def plan(
 ) -> None:
     """Show what a budget buys: the error of every table. The data is never opened.
 
-    Example:  margrave plan --domain domain.json --kway 3 --epsilon 1 --delta 1e-9 --contributions 1
+    Example:  margrave plan --domain domain.json --kway 3 --epsilon 1 --delta 1e-9 --contributions 1 --rows 50000
     """
     workload, budget, rows = asked.workload(asked.read_domain()), asked.budget(), asked.need("contributions")
     mechanism = asked.measuring()
     method = asked.reconstructing()
     expected = mechanism.predict(workload, budget, contributions=rows)
     notes = list(mechanism.notes(workload, budget, contributions=rows))
-    objective = getattr(expected, "objective", method.objective)
+    objective = getattr(expected or mechanism, "objective", method.objective)
     if asked.method is not None and objective != method.objective:
         notes.append(
             f"The plan is made for objective {objective}; for method {method.name} --objective {method.objective} is "
             "usually better."
         )
     if margin and expected is None:
-        raise PlanError(f"the errors of {mechanism.title} cannot be predicted", remedy="leave out --margin")
+        stated = "give --rows, or " if hasattr(mechanism, "rows") else ""
+        raise PlanError(f"the errors of {mechanism.title} cannot be predicted", remedy=f"{stated}leave out --margin")
     margins = {} if expected is None else {one: expected.margin_of_error(*one) for one in named_tables(margin)}
     if json:
-        print_json(_plan_document(workload, budget, rows, mechanism.name, expected, margins))
+        print_json(_plan_document(workload, budget, rows, mechanism, expected, margins))
         return
     screen = console()
     screen.print(f"{workload!r}")
@@ -83,7 +84,7 @@ def _plan_document(
     workload: Workload,
     budget: Budget,
     contributions: int,
-    mechanism: str,
+    mechanism: Mechanism,
     expected: Expectation | None,
     margins: _Margins,
 ) -> dict[str, Any]:
@@ -95,8 +96,8 @@ def _plan_document(
         "epsilon": budget.epsilon(),
         "delta": float(budget.delta),
         "contributions": contributions,
-        "mechanism": mechanism,
-        "objective": getattr(expected, "objective", None),
+        "mechanism": mechanism.name,
+        "objective": getattr(mechanism, "objective", None),
         "errors_are": None if expected is None else "standard errors of the unbiased estimates",
         "orders": [] if expected is None else [asdict(row) for row in expected.summary().rows],
         "margins": [{"attributes": list(names), "margin": value} for names, value in margins.items()],
@@ -228,7 +229,7 @@ def _measured(
     """Measure the table of a job; signals wait until what was paid for is on disk."""
     from margrave.mechanisms import Run
 
-    source = replace(job.source(), progress=begin("counting"))
+    source = replace(job.source(), progress=begin("counting"), notify=Screen(stderr=True).print)
     stages = begin("measuring") if mechanism.staged else None
     run = Run(ledger=ledger, keep=kept.save, defer_signals=True, progress=stages)
     return mechanism.measure(source, workload, budget, contributions=job.need("contributions"), run=run)
@@ -289,7 +290,7 @@ def say(publication: Publication, released: Release, screen: Screen) -> None:
     if released.provenance is not None:
         _say_privacy(released.provenance, screen)
     if released.solution is not None:
-        screen.print(f"solved in {released.solution.steps} rounds, within {released.solution.gap:.0e} of the best fit")
+        screen.print(released.solution.nearness(f"{released.solution.gap:.0e}"))
 
 
 def result(publication: Publication, released: Release) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Commands that read a saved release.
 
-``margrave query`` counts with conditions, ``margrave report`` writes the page about the release again, and ``margrave
-export`` writes it in the forms that others ask for.
+``margrave query`` counts with conditions, ``margrave report`` writes the page about the release again, ``margrave
+export`` writes it in the forms that others ask for, and ``margrave synthesize`` makes up rows with its tables.
 """
 
 from __future__ import annotations
@@ -160,3 +160,31 @@ def export(
             progress=begin("writing"),
         )
     console().print(f"{form.value}: {out}")
+
+
+def synthesize(
+    folder: Annotated[Path, typer.Argument(help="The folder of a release.")],
+    out: Annotated[Path, typer.Option("--out", help="The file to write: .parquet, .csv, .arrow or .feather.")],
+    rows: Annotated[int | None, typer.Option("--rows", help="How many rows; the release's total by default.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="A whole number that gives the same rows again.")] = None,
+    codes: Annotated[bool, typer.Option("--codes", help="Write codes 0, 1, … instead of values.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+) -> None:
+    """Make up rows whose tables are near those of a release. Costs no budget. Ctrl-C keeps the best rows so far.
+
+    Example:  margrave synthesize release --out rows.parquet
+    """
+    from margrave.release.store.loading import load
+    from margrave.synthesis.rows import checked_target
+
+    checked_target(out, overwrite=overwrite)
+    release = load(folder)
+    with progress() as begin:
+        made = release.synthesize(rows, seed=seed, progress=begin("making rows"))
+    made.save(out, codes=codes, overwrite=overwrite)
+    screen = console()
+    screen.print(f"rows: {out} ({len(made):,} made-up rows, seed {made.seed})")
+    for sentence in made.distance_sentences():
+        screen.print(sentence)
+    if made.interrupted:
+        screen.print("Interrupted: these are the best rows so far.")

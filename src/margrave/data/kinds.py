@@ -50,6 +50,15 @@ _CLASSES = {
     ("ibis", "Table"): SourceKind.IBIS,
     ("pyspark", "DataFrame"): SourceKind.SPARK,
 }
+# Objects that lead to tables, and how each gives one.
+_READERS = {
+    (
+        "pyspark",
+        "SparkSession",
+    ): "give one of its frames, as spark.table('catalog.schema.table') or spark.sql(…) returns",
+    ("deltalake", "DeltaTable"): "give the dataset that its to_pyarrow_dataset() returns",
+    ("pyiceberg", "Table"): "give the reader that its scan().to_arrow_batch_reader() returns",
+}
 _OTHER_URLS = "give a file, a postgresql:// URL, or open it with DuckDB or Ibis and give the relation or the table"
 _SUITABLE = (
     "a path, a postgresql:// URL, a pandas, Polars or PySpark frame, Arrow data, a DuckDB relation, an Ibis table or a "
@@ -90,9 +99,11 @@ def kind_of(source: object) -> SourceKind:
     if isinstance(source, str | os.PathLike):
         return _kind_of_name(os.fspath(source))
     for parent in type(source).__mro__:
-        known = _CLASSES.get((parent.__module__.split(".")[0], parent.__name__))
-        if known is not None:
-            return known
+        named = (parent.__module__.split(".")[0], parent.__name__)
+        if named in _READERS:
+            raise DataError(f"a {parent.__name__} is not a table by itself", remedy=_READERS[named])
+        if named in _CLASSES:
+            return _CLASSES[named]
     if hasattr(type(source), "__arrow_c_stream__"):
         return SourceKind.ARROW_STREAM
     raise DataError(f"a {type(source).__name__} is not a table", remedy=f"give {_SUITABLE}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -45,8 +46,8 @@ class Data:
     counts
         The column that tells how often each row is there, for counts that were computed elsewhere.
     counting
-        "fetch" (read all rows and count them here), "push-down" (have the engine count, one query a table), or "auto":
-        push-down where the rows are elsewhere and the tables are few and small enough.
+        "fetch" (read all rows and count them here), "push-down" (have the engine count), or "auto": push-down where the
+        rows are elsewhere and that is expected to be faster, by public numbers alone.
     delimiter
         The character between the fields of a CSV file, "tab" for a tab; None: a comma, in TSV files a tab. With it
         files that end in ``.txt`` or ``.dat`` are read as CSV too.
@@ -54,8 +55,13 @@ class Data:
         How the characters of a CSV file are stored, such as "windows-1252", "latin-1" or "utf-16"; None: UTF-8.
     decimal
         The mark before the fraction of numbers in a CSV file: "." or ",".
+    rows
+        About how many rows the table has, if that may be said: with "auto" it helps to choose the faster way. The table
+        is never asked for it.
     progress
         Called with the number of tables that are counted and of all to count.
+    notify
+        Called with a sentence that says how the table is counted and why; None: the logger "margrave" gets it.
     publish_query
         Whether the record of the release quotes the query. It always says that there was one; the ledger always has
         the text.
@@ -71,7 +77,9 @@ class Data:
     delimiter: str | None = None
     encoding: str | None = None
     decimal: Literal[".", ","] = "."
+    rows: int | None = None
     progress: Callable[[int, int], None] | None = None
+    notify: Callable[[str], None] | None = None
     publish_query: bool = False
 
     def __post_init__(self) -> None:
@@ -96,8 +104,14 @@ class Data:
             raise DataError(
                 "counts that were computed elsewhere are fetched", remedy="leave out counting='push-down' (--counting)"
             )
+        if self.rows is not None and (isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 0):
+            raise DataError(
+                f"rows (--rows) is {self.rows!r}", remedy="give a whole number of at least 0, or leave it out"
+            )
         if self.progress is not None and not callable(self.progress):
             raise DataError(f"progress is a {type(self.progress).__name__}", remedy="give a function of two numbers")
+        if self.notify is not None and not callable(self.notify):
+            raise DataError(f"notify is a {type(self.notify).__name__}", remedy="give a function of a text")
 
     def _check_table(self, kind: SourceKind) -> None:
         """Refuse a table where there are none to choose from, and a database without one."""
@@ -261,27 +275,25 @@ class TableSource:
 
     def _count(self, layout: Layout) -> Integers:
         from margrave.data.counting.fetch import fetch_counts
-        from margrave.data.counting.pushdown import pays
+        from margrave.data.counting.pushdown import choose
         from margrave.data.persons import Choice, draw_salt
 
         data = self._data
         tables = len(layout.sets) - layout.outer
         progress = data.progress or (lambda done, tables: None)
         with data.opened() as engine:
-            push = data.counting == "push-down" or (data.counting == "auto" and pays(engine, layout))
+            push, reason = choose(engine, layout, data.rows) if data.counting == "auto" else (False, "")
+            push = push or data.counting == "push-down"
             # One salt for all tables of a run, and another for every run.
             choice = None if data.privacy_id is None else Choice(data.privacy_id, self.contributions, draw_salt())
-            pushed = self._push(engine, layout, choice, progress) if push and data.counts is None else None
-            if pushed is not None:
-                return pushed
+            if data.counting == "auto" and engine.remote and data.counts is None:
+                self._notify(f"{'the engine counts' if push else 'rows are fetched'}: {reason}")
+            if push and data.counts is None:
+                pushed = self._push(engine, layout, choice, progress)
+                if pushed is not None:
+                    return pushed
             progress(0, tables)
-            counts = fetch_counts(
-                engine,
-                self.domain,
-                layout,
-                counts=data.counts,
-                choice=choice,
-            )
+            counts = fetch_counts(engine, self.domain, layout, counts=data.counts, choice=choice)
         progress(tables, tables)
         return counts
 
@@ -289,14 +301,47 @@ class TableSource:
         self, engine: Engine, layout: Layout, choice: Choice | None, progress: Callable[[int, int], None]
     ) -> Integers | None:
         """Have the engine count; None where it must not and counting is left to us."""
-        from margrave.data.counting.pushdown import PushDown
+        from margrave.data.counting.pushdown import PushDown, covering
 
-        pushing = PushDown(engine, self.domain, layout, choice)
+        if engine.maps:
+            counts = self._map(engine, layout, choice, progress)
+            if counts is not None:
+                return counts
+        tables = covering(engine, layout, self._data.rows)
+        pushing = PushDown(engine, self.domain, layout, tables, choice)
         if not pushing.refusal:
             return pushing.count(progress)
         if self._data.counting == "push-down":
             raise DataError(pushing.refusal)
+        self._notify(f"rows are fetched instead: {pushing.refusal}")
         return None
+
+    def _map(
+        self, engine: Engine, layout: Layout, choice: Choice | None, progress: Callable[[int, int], None]
+    ) -> Integers | None:
+        """Have the workers of a cluster count in one pass; None if they cannot."""
+        from importlib.metadata import version
+
+        from margrave.data.counting.executors import OnePass
+
+        tables, needed = len(layout.sets) - layout.outer, version("margrave")
+        progress(0, tables)
+        counts = OnePass(engine, self.domain, layout, choice).count(needed)
+        if counts is None:
+            self._notify(
+                f"the workers of the cluster do not have margrave {needed}: the engine counts by GROUP BY instead, "
+                f"which is slower; install margrave {needed} and pyarrow on the workers to count in one pass"
+            )
+            return None
+        progress(tables, tables)
+        return counts
+
+    def _notify(self, message: str) -> None:
+        """Tell how the table is counted, in words that contain public numbers only."""
+        if self._data.notify is not None:
+            self._data.notify(message)
+        else:
+            logging.getLogger("margrave").info(message)
 
 
 def is_source(data: object) -> bool:

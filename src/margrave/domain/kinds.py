@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +31,11 @@ from margrave.domain.values import (
     is_number,
 )
 from margrave.errors import DomainError, QueryError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from margrave.domain.values import Doubles, WholeNumbers
 
 # Beyond it a whole number need not have a float of its own, and two cuts could become equal.
 _LARGEST_WHOLE_CUT = 2**53
@@ -84,6 +90,10 @@ class Codes(Values):
         """Return which codes stand in a relation to a number; the code of missing values is in no range."""
         found = (RELATIONS[relation](code, number) and code != missing for code in range(self.size))
         return np.fromiter(found, dtype=np.bool_, count=self.size)
+
+    def made_up(self, codes: WholeNumbers, within: Doubles) -> NDArray[Any]:
+        """Return the codes, which are the values."""
+        return codes.astype(np.int64)
 
     @property
     def free_texts(self) -> Iterable[str]:
@@ -157,6 +167,15 @@ class Labels(Values):
         mask = np.zeros(self.size, dtype=np.bool_)
         mask[list(numbers)] = [RELATIONS[relation](label, number) for label in numbers.values()]
         return mask
+
+    def made_up(self, codes: WholeNumbers, within: Doubles) -> NDArray[Any] | None:
+        """Return the labels, if they are all numbers or all truth values."""
+        kinds = {type(label) for label in self.labels}
+        if not (kinds == {bool} or kinds <= {int, float}):
+            return None
+        values = np.array(self.labels)
+        # A whole number beyond 64 bits has no column of its own.
+        return values[codes] if values.dtype.kind in "bif" else None
 
     @property
     def free_texts(self) -> Iterable[str]:
@@ -263,6 +282,27 @@ class Bins(Values):
         first = self._bins_below(relation, number)
         above: Mask = np.arange(self.size) >= first
         return above if relation.startswith(">") else ~above
+
+    def made_up(self, codes: WholeNumbers, within: Doubles) -> NDArray[Any]:
+        """Return numbers spread evenly over their bins; see `_ends` for the two that have no end."""
+        low, high = (np.array(edges)[codes] for edges in self._ends)
+        if self.whole:
+            whole: NDArray[np.int64] = np.minimum(low + 1 + np.floor(within * (high - low)), high).astype(np.int64)
+            return whole
+        real: Doubles = np.clip(high - within * (high - low), np.nextafter(low, high), high)
+        return real
+
+    @property
+    def _ends(self) -> tuple[list[float], list[float]]:
+        """The bins as (low, high]; the outer ones are as wide as their neighbours, and cross zero only if a cut does.
+
+        Amounts and ages are not negative where no cut is, so the first bin begins at zero then.
+        """
+        first, last = self.cuts[0], self.cuts[-1]
+        neighbours = (self.cuts[1] - first, last - self.cuts[-2]) if len(self.cuts) > 1 else (1, 1)
+        least = -1 if self.whole else 0
+        below = max(first - neighbours[0], least) if first >= 0 else first - neighbours[0]
+        return [below, *self.cuts], [*self.cuts, last + neighbours[1]]
 
     @property
     def equality_hint(self) -> str:

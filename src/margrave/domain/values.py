@@ -127,6 +127,18 @@ class Values(ABC):
         """What to write instead of ``= number`` where no category is a single number; empty if there is no advice."""
         return ""
 
+    def made_up(self, codes: WholeNumbers, within: Doubles) -> NDArray[Any] | None:
+        """Return a value of each category, as a column of numbers or truth values holds it; None if names must do.
+
+        Parameters
+        ----------
+        codes
+            Codes of declared values, any number of them.
+        within
+            As many numbers from 0 to 1, 1 excluded: which value of a category that has several.
+        """
+        return None
+
     # Describing.
 
     @property

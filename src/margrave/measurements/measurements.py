@@ -57,6 +57,33 @@ _IN_RELEASE = "measurements.npz"
 _KIND, _SCHEMA = "measurements", 1
 # How far numbers of one file that belong together may be apart, relative to each other.
 _ROUNDING = 1e-9
+_OF_FIRST = ("values", "precisions", "variances")
+
+
+@dataclass(frozen=True, eq=False)
+class First:
+    """The first measurement of each residual, for mechanisms that measure again what they have seen.
+
+    Whether and how well a residual is measured again depends on its own earlier value, so that the mean of all its
+    measurements is biased, and so is the last of them. The first one is not: that it is made, and with which noise,
+    depends on other residuals alone (docs/adaptive.md). Unbiased estimates are made of it; reconstruction uses all.
+
+    Attributes
+    ----------
+    values
+        Read-only; the first measurement of each residual that was measured more than once: centred arrays, flat, one
+        after the other in the order of the layout.
+    precisions, variances
+        Shape (tables,), read-only; 1/σ² and the exact variance of the first measurement, zero where there is none.
+    """
+
+    values: Floats
+    precisions: Floats
+    variances: Floats
+
+    def __post_init__(self) -> None:
+        for name in ("values", "precisions", "variances"):
+            object.__setattr__(self, name, read_only(getattr(self, name)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,6 +118,8 @@ class Measurements:
     direct
         The one table, by positions, that was measured as it is and once, and the parameter g² of its noise: each cell
         of its unbiased estimate is a true count plus a discrete Gaussian. None if there is no such table.
+    first
+        The first measurement of each residual, where some were measured again because of what came out; else None.
     """
 
     domain: Domain
@@ -103,6 +132,7 @@ class Measurements:
     averages: Floats | None = None
     variances: Floats | None = None
     direct: tuple[AttributeSet, float] | None = None
+    first: First | None = None
 
     def __post_init__(self) -> None:
         for name in ("values", "precisions", "counts", "averages", "variances"):
@@ -193,6 +223,7 @@ class Measurements:
         averages: Floats | None = None,
         variances: Floats | None = None,
         direct: tuple[AttributeSet, float] | None = None,
+        first: First | None = None,
     ) -> Measurements:
         """Take measurements that are centred arrays already, without copying them: write to them no more.
 
@@ -215,6 +246,8 @@ class Measurements:
             The plain means of what was measured more than once, as the attribute of this name; None if not known.
         variances, direct
             What is known of discrete noise, as the attributes of these names; None if it is not, or does not matter.
+        first
+            The first measurement of each residual, as the attribute of this name.
         """
         if layout.sizes != domain.shape:
             raise MeasurementError(
@@ -240,8 +273,10 @@ class Measurements:
             averages = _checked_averages(layout, often, averages)
         if variances is not None:
             variances = _checked_variances(layout, precisions, variances)
+        if first is not None:
+            first = _checked_first(layout, often, precisions, first)
         if direct is not None:
-            direct = _checked_direct(layout, precisions, direct)
+            direct = _checked_direct(layout, precisions if first is None else first.precisions, direct)
         return cls(
             domain,
             layout,
@@ -252,6 +287,7 @@ class Measurements:
             averages=averages,
             variances=variances,
             direct=direct,
+            first=first,
         )
 
     def with_provenance(self, provenance: Provenance) -> Measurements:
@@ -304,6 +340,8 @@ class Measurements:
             arrays["averages"] = self.averages
         if self.variances is not None:
             arrays["variances"] = self.variances
+        if self.first is not None:
+            arrays |= {f"first_{name}": getattr(self.first, name) for name in _OF_FIRST}
         for number, one in enumerate(self.others):
             arrays[f"other_{number}"] = one.values
             if isinstance(one.noise, Gaussian) and one.noise.covariance is not None:
@@ -467,6 +505,19 @@ def _checked_variances(layout: Layout, precisions: Floats, variances: object) ->
     return array
 
 
+def _checked_first(layout: Layout, counts: Integers, precisions: Floats, first: First) -> First:
+    """Return the first measurements if there is one of each residual, none more precise than all of them together."""
+    if not isinstance(first, First):
+        raise MeasurementError(f"expected a First, got a {type(first).__name__}", remedy="give all of its parts")
+    own = transform.one_per_table(layout, first.precisions)
+    if not np.isfinite(own).all() or (own < 0).any() or ((own > 0) != (precisions > 0)).any():
+        raise MeasurementError("there must be one first measurement of each residual that was measured")
+    if (own > precisions * (1 + _ROUNDING)).any():
+        raise MeasurementError("a first measurement is more precise than all measurements of its residual together")
+    values = _checked_averages(layout, counts, first.values)
+    return First(values, own, _checked_variances(layout, own, first.variances))
+
+
 def _checked_direct(
     layout: Layout, precisions: Floats, direct: tuple[AttributeSet, object]
 ) -> tuple[AttributeSet, float]:
@@ -536,11 +587,21 @@ def _loaded(archive: Archive) -> Measurements:
         averages=archive.array("averages", (repeated,), floats) if "averages" in archive else None,
         variances=archive.array("variances", tables, floats) if "variances" in archive else None,
         direct=None if direct is None else (domain.positions(_checked_names(direct["attributes"])), direct["noise"]),
+        first=_first(archive, repeated, tables) if "first_values" in archive else None,
     )
     _check_others(layout, whole.precisions, counts, others)
     saved = header.get("provenance")
     provenance = None if saved is None else Provenance.from_dict(saved)
     return replace(whole, others=tuple(others), provenance=provenance)
+
+
+def _first(archive: Archive, repeated: int, tables: tuple[int]) -> First:
+    """Return the first measurements that a file holds."""
+    floats = np.dtype(np.float64)
+    values, *others = (
+        archive.array(f"first_{name}", (repeated,) if name == "values" else tables, floats) for name in _OF_FIRST
+    )
+    return First(values, *others)
 
 
 def _saved(domain: Domain, archive: Archive, number: int, entry: dict[str, Any]) -> Observation:

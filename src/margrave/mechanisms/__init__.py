@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # Name, module and class; the first one is the default.
 MECHANISMS = {
     "planner": "margrave.mechanisms.residual_planner.ResidualPlanner",
+    "adaptive": "margrave.mechanisms.adaptive_planner.AdaptivePlanner",
     "marginals": "margrave.mechanisms.gaussian_marginals.GaussianMarginals",
     "mwem": "margrave.mechanisms.scalable_mwem.ScalableMWEM",
 }

@@ -1,10 +1,17 @@
-"""ResidualPlanner: measure every residual of a plan once, each with the noise that the plan gives it ([RP])."""
+r"""ResidualPlanner: measure every residual of a plan once, each with the noise that the plan gives it ([RP]).
+
+The objective "counts" plans for a number of rows. Where none is stated the total is measured first, with a share of the
+budget, and the rest is planned for what came out: two stages, one budget, charged as a whole up front. Given the first
+total the plan is fixed, so that every other residual is measured once, with noise that is independent of it. The
+plan may measure the total again; its unbiased estimate is the first measurement alone.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,13 +24,18 @@ from margrave.errors import PlanError
 from margrave.measurements.measurements import Measurements
 from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
-from margrave.options import option
+from margrave.mechanisms.staged import StagedResiduals
+from margrave.options import Kind, option
 from margrave.planning import plans
 from margrave.planning.allocation import OBJECTIVES, TOLERANCE
-from margrave.planning.coefficients import exact_cost
-from margrave.planning.plans import Plan
+from margrave.planning.coefficients import checked_contributions, exact_cost
+from margrave.planning.plans import Plan, check_weights, noise_bounds, stage_noise
+from margrave.planning.stages import planned_for_total
+from margrave.privacy.budget import Number, exact_number
+from margrave.privacy.filter import PrivacyFilter
 
 if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
     from margrave.privacy.noise import Sampler
@@ -32,6 +44,8 @@ if TYPE_CHECKING:
 # Costs are rounded up to multiples of this share of the budget before they are added: thousands of exact fractions have
 # a common denominator of millions of digits. The noise of a plan leaves room for more than that.
 _SHARE = Fraction(1, 2**80)
+# Of the budget, for measuring the total first, unless another is asked for (docs/adaptive.md).
+TOTAL_SHARE = Fraction(1, 50)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +56,8 @@ class ResidualPlanner(Mechanism):
     ----------
     objective
         What the plan minimises, as for `margrave.plan`.
+    rows, total_share
+        For the objective "counts": the number of rows to plan for, or the share of the budget for measuring it first.
     tolerance
         For the objective "max_variance", as for `margrave.plan`.
     plan
@@ -53,27 +69,66 @@ class ResidualPlanner(Mechanism):
     summary = "every table of the workload, with the noise that minimises the error for the budget"
 
     objective: str = option(
-        plans.OBJECTIVE,
-        "What the plan minimises: nonnegative (for method lnn), total_variance (for the unbiased tables), "
-        "table_variance or max_variance.",
+        "counts",
+        "What the plan minimises: counts (for method lnn), nonnegative (the same, whatever the number of rows), "
+        "total_variance (for the unbiased tables), table_variance or max_variance.",
         choices=OBJECTIVES,
+    )
+    total_share: Number | None = option(
+        None, "The share of the budget for measuring the total first; a fiftieth by default.", kind=Kind.EXACT
     )
     tolerance: float = TOLERANCE
     plan: Plan | None = None
+    rows: float | None = None
 
-    def predict(self, workload: Workload, budget: Budget, *, contributions: int) -> Plan:
-        """Return the plan, with the standard error of every table."""
+    @property
+    def _after_total(self) -> bool:
+        """Whether the total is measured first, and the rest planned for what comes out."""
+        return self.plan is None and self.objective == "counts" and self.rows is None
+
+    def predict(self, workload: Workload, budget: Budget, *, contributions: int) -> Plan | None:
+        """Return the plan, with the standard error of every table; None if the total is measured first."""
         asked, spent = checked_request(workload, budget)
-        options = {"objective": self.objective, "tolerance": self.tolerance}
-        return plans.plan(asked, spent, contributions=contributions, **options)  # type: ignore[arg-type]
+        if self._after_total:
+            self._first_look(asked, spent, contributions)
+            return None
+        if self.total_share is not None:
+            raise PlanError(
+                "total_share is given, and the total is not measured first",
+                remedy="leave it out, or leave out rows, plan and every objective but 'counts'",
+            )
+        return plans.plan(
+            asked,
+            spent,
+            contributions=contributions,
+            objective=self.objective,
+            tolerance=self.tolerance,
+            rows=self.rows,
+        )
+
+    def notes(self, workload: Workload, budget: Budget, *, contributions: int) -> tuple[str, ...]:
+        """Return what is known of errors before the number of rows is."""
+        if not self._after_total:
+            return ()
+        look = self._first_look(workload, budget, contributions)
+        return (
+            f"The number of rows is measured first, with a standard error of {math.sqrt(look.noise):,.4g}, and the "
+            "rest of the budget is planned for what comes out.",
+            "Errors depend on it: give --rows, about how many rows there are, to see those of a plan for so many.",
+        )
 
     def prepare(self, workload: Workload, budget: Budget, *, contributions: int) -> ResidualPlanner:
-        """Return the mechanism with its plan made."""
+        """Return the mechanism with its plan made, if that does not wait for the total."""
         return replace(self, plan=self.predict(workload, budget, contributions=contributions))
 
     def description(self) -> str:
         """Return the sentence for reports."""
         objective = self.objective if self.plan is None else self.plan.objective
+        if self._after_total:
+            return (
+                "The total was measured first, and then every table and every table inside one, as residuals, with "
+                f"discrete Gaussian noise planned for so many rows (objective {objective})."
+            )
         return (
             "Every table and every table inside one was measured once, as residuals, with discrete Gaussian noise "
             f"planned before the data was opened (objective {objective})."
@@ -83,7 +138,8 @@ class ResidualPlanner(Mechanism):
         """Return the cells of the workload and of all tables inside its tables: each is measured once."""
         if self.plan is not None and self.plan.workload is workload:
             return self.plan.layout.cells
-        return Layout.of(workload.domain.shape, workload.positions).cells
+        cells = Layout.of(workload.domain.shape, workload.positions).cells
+        return cells + 2 if self._after_total else cells  # the total again: its first value and its plain mean
 
     def measure(
         self,
@@ -95,6 +151,9 @@ class ResidualPlanner(Mechanism):
         run: Run = Run(),  # noqa: B008 — frozen
     ) -> Measurements:
         """Measure a private table by a plan, and charge what the plan costs; as `residual_planner`."""
+        if self._after_total:
+            asked, charged = checked_request(workload, budget)
+            return self._measure_after_total(source, asked, charged, checked_contributions(contributions), run)
         made = self._plan(workload, budget, contributions)
         layout = made.layout
         measured = set(made.measured.tolist())
@@ -143,11 +202,73 @@ class ResidualPlanner(Mechanism):
                 )
             )
 
+    def _measure_after_total(
+        self, source: object, workload: Workload, budget: Budget, contributions: int, run: Run
+    ) -> Measurements:
+        """Measure the total, plan for it, and measure the rest."""
+        look, domain = self._first_look(workload, budget, contributions), workload.domain
+        layout = look.layout
+        table_source = open_source(source, domain, contributions=contributions, privacy_id=run.privacy_id)
+        drawing = checked_sampler(run.sampler, [look.noise, *look.later])
+        purpose = f"residual planner: the total, then residuals for {workload!r}"
+        with spending(
+            table_source,
+            workload,
+            layout,
+            budget,
+            ledger=run.ledger,
+            purpose=purpose,
+            keep=run.keep,
+            defer_signals=run.defer_signals,
+        ) as spent:
+            passing = PrivacyFilter(budget.rho)
+            stages = StagedResiduals(
+                domain, layout, spent.counts, spending=passing, contributions=contributions, sampler=drawing
+            )
+
+            def measured(cut_short: str | None = None) -> Measurements:
+                record = provenance(
+                    self.title,
+                    passing.steps,
+                    budget,
+                    contributions,
+                    drawing,
+                    counted=table_source,
+                    entry=spent.entry,
+                    cut_short=cut_short,
+                    description=self.description(),
+                )
+                return stages.measurements(record)
+
+            only_total = np.zeros(len(layout.sets))
+            only_total[layout.places[()]] = float(look.noise)
+            stages.measure(only_total, "total")
+            spent.stage(partial(measured, "after the total"))
+            noise = planned_for_total(workload, layout, stages.measurements(), passing.left, contributions)
+            if noise.any():
+                stages.measure(noise, f"{np.count_nonzero(noise):,} residuals, planned for the total")
+            return spent.end(measured())
+
+    def _first_look(self, workload: Workload, budget: Budget, contributions: int) -> _FirstLook:
+        """Return how the total is measured, once it is certain that all that follows can be drawn."""
+        share = exact_number("total_share", TOTAL_SHARE if self.total_share is None else self.total_share)
+        if not 0 < share <= Fraction(1, 2):
+            raise PlanError(f"total_share is {self.total_share!r}", remedy="give a number above 0, at most one half")
+        rows = checked_contributions(contributions)
+        check_weights(workload)
+        layout = Layout.of(workload.domain.shape, workload.positions)
+        noise = stage_noise(layout, _total_precision(layout, 2 * budget.rho * share / rows**2))
+        later = noise_bounds(workload, layout, budget, rows)
+        check_range(layout, [later[1] if degrees else None for degrees in layout.degrees.tolist()])
+        return _FirstLook(layout, Fraction(float(noise[layout.places[()]])), later)
+
     def _plan(self, workload: Workload | None, budget: Budget | None, contributions: int | None) -> Plan:
         """Return the plan to measure by: the one given, or a new one."""
         if self.plan is None:
             asked, spent = checked_request(workload, budget)
-            return self.predict(asked, spent, contributions=contributions)  # type: ignore[arg-type]
+            made = self.predict(asked, spent, contributions=contributions)  # type: ignore[arg-type]
+            assert made is not None, "without a plan the total is measured first"
+            return made
         if not isinstance(self.plan, Plan):
             raise PlanError(
                 f"expected a Plan, got a {type(self.plan).__name__}",
@@ -158,6 +279,22 @@ class ResidualPlanner(Mechanism):
             if given is not None and given is not own[name] and given != own[name]:
                 raise PlanError(f"the plan has another {name}", remedy=f"leave out {name}, or leave out plan")
         return self.plan
+
+
+@dataclass(frozen=True, eq=False)
+class _FirstLook:
+    """The layout, the noise g² of the first total, and the least and largest noise that can follow."""
+
+    layout: Layout
+    noise: Fraction
+    later: tuple[Fraction, Fraction]
+
+
+def _total_precision(layout: Layout, precision: Fraction) -> Floats:
+    """Return the precision of a measurement of the total alone; shape (tables,)."""
+    precisions = np.zeros(len(layout.sets))
+    precisions[layout.places[()]] = float(precision)
+    return precisions
 
 
 def residual_planner(
@@ -172,6 +309,8 @@ def residual_planner(
     keep: Keep | None = None,
     defer_signals: bool = False,
     objective: str = ResidualPlanner.objective,
+    rows: float | None = None,
+    total_share: Number | None = None,
     tolerance: float = ResidualPlanner.tolerance,
     plan: Plan | None = None,
 ) -> Measurements:
@@ -184,8 +323,13 @@ def residual_planner(
     ----------
     source
         The private table: a `Data` or what it is made from (a path, a frame, a relation, a URL …), or a `CodedTable`.
-    workload, budget, contributions, objective, tolerance
+    workload, budget, contributions, rows, tolerance
         The plan, as for `margrave.plan`.
+    objective
+        What the plan minimises, as for `margrave.plan`; "counts" by default. Without ``rows`` the total is then
+        measured first, and the rest is planned for what comes out.
+    total_share
+        The share of the budget for measuring the total first, above 0 and at most one half; a fiftieth by default.
     privacy_id
         The column that says whose row it is: at most ``contributions`` rows of each person are counted. Without it the
         bound is not checked.
@@ -202,10 +346,10 @@ def residual_planner(
         Whether Ctrl-C, SIGTERM and SIGHUP wait, from just before the charge, until ``keep`` has returned, and raise
         `KeyboardInterrupt` then; a second Ctrl-C ends at once. In the main thread only; handlers are put back.
     plan
-        A plan that is already made, in place of workload, budget, contributions, objective and tolerance.
+        A plan that is already made, in place of workload, budget, contributions, objective, rows and tolerance.
     """
     run = Run(privacy_id=privacy_id, ledger=ledger, sampler=sampler, keep=keep, defer_signals=defer_signals)
-    chosen = ResidualPlanner(objective=objective, tolerance=tolerance, plan=plan)
+    chosen = ResidualPlanner(objective=objective, rows=rows, total_share=total_share, tolerance=tolerance, plan=plan)
     return chosen.measure(source, workload, budget, contributions=contributions, run=run)
 
 
@@ -238,7 +382,7 @@ def _check_cost(plan: Plan, noise: list[Fraction | None]) -> None:
     """Refuse noise that costs more than the budget, exactly: what is charged must not rest on how a plan was made."""
     share = plan.rho * _SHARE
     spent = sum(
-        ceil(exact_cost(plan.layout.shape(table), variance, plan.contributions) / share)
+        math.ceil(exact_cost(plan.layout.shape(table), variance, plan.contributions) / share)
         for table, variance in enumerate(noise)
         if variance is not None
     )

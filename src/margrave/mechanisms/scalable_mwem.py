@@ -327,7 +327,7 @@ def scalable_mwem(
     one_way_share
         The share of the budget for the tables of one attribute, all of them, before the first round; none by default,
         as in the paper. With few rounds some attributes are in no table that is chosen, and nothing is known about
-        them: a tenth to a quarter is well spent (docs/completion.md).
+        them: a tenth to a quarter is well spent.
     repeat
         Whether a table may be measured more than once, as in the paper. Then the noise of a large table that was
         measured is often the largest error there is, and the same table is chosen again and again: False is the better

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
     from margrave.measurements.measurements import Measurements
     from margrave.reconstruction.estimates import Estimates
-    from margrave.reconstruction.nonnegative import Solution
+    from margrave.reconstruction.nonnegative import Solution, State
+    from margrave.reconstruction.nonnegative.workers import Hire
     from margrave.workload import Workload
 
 Plain = dict[str, Any]
@@ -33,6 +34,8 @@ INFINITY = "infinity"
 # More text than this in a dictionary form is not a method that margrave wrote.
 _MOST_TEXT = 10_000
 _LONGEST_SHOWN = 200
+# Where a table is, what it is called and what a round knows about it: more than its cells where values are two.
+_BYTES_PER_TABLE = 600
 
 
 class UnrecordableError(Exception):
@@ -77,14 +80,17 @@ class Request:
     progress
         Called now and then with the number of rounds and the gap, by methods that have rounds.
     start
-        The multipliers of an earlier solution of the same workload, for methods that can start from them.
+        Where an earlier solution of the same workload ended, for methods that can start from there.
+    workers
+        Who takes over the outer tables of a problem, for methods whose work can be divided; None for nobody.
     """
 
     measurements: Measurements
     workload: Workload
     estimates: Estimates
     progress: Callable[[int, float], None] | None = None
-    start: Floats | None = None
+    start: State | None = None
+    workers: Hire | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +119,8 @@ class Method(ABC):
     unbiased
         Whether its tables are the unbiased estimates themselves.
     restarts
-        Whether it can start from the solution of an earlier release (`Request.start`).
+        Whether it has rounds: it can start from the solution of an earlier release (`Request.start`), and its work can
+        be divided (`Request.workers`).
     objective
         What `margrave.plan` should minimise for tables made this way.
     """
@@ -143,7 +150,23 @@ class Method(ABC):
         """Tell whether tables are made from these estimates alone, so that they move when the estimates do."""
         return True
 
-    def require_memory(self, workload: Workload, *, beside: int = 0) -> None:
+    def arrays_for(self, workload: Workload, *, workers: bool = False, scratch: bool = False) -> float:
+        """Return how many copies of the workload's tables are held in memory at once, the measurements not counted.
+
+        Parameters
+        ----------
+        workload
+            The tables wanted.
+        workers
+            Whether others hold what can be divided.
+        scratch
+            Whether large arrays are on disk.
+        """
+        return self.arrays
+
+    def require_memory(
+        self, workload: Workload, *, beside: int = 0, workers: bool = False, scratch: bool = False
+    ) -> None:
         """Raise `MemoryLimitError` if the machine cannot hold what this method needs for a workload.
 
         `margrave.reconstruct` asks this before it starts, and the command line asks it before anything is spent.
@@ -154,11 +177,13 @@ class Method(ABC):
             The tables wanted.
         beside
             Bytes that will be held as well by then and are not held yet, such as measurements still to be made.
+        workers, scratch
+            As for `arrays_for`.
         """
         noun = "table" if len(workload) == 1 else "tables"
-        workload.require_memory(
-            self.arrays, f"reconstruction of {len(workload):,} {noun} by {self.name!r}", beside=beside
-        )
+        arrays = self.arrays_for(workload, workers=workers, scratch=scratch)
+        purpose = f"reconstruction of {len(workload):,} {noun} by {self.name!r}"
+        workload.require_memory(arrays, purpose, beside=beside + _BYTES_PER_TABLE * len(workload))
 
     def lenient(self) -> Self:
         """Return the method with options that always give tables, for use after a budget is spent."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeGuard
 
 import numpy as np
 
+from margrave.algebra.layout import by_size
 from margrave.errors import ConvergenceError, ReleaseError, suggestion
 from margrave.methods.method import Made, Method, Request, UnrecordableError, Words
 from margrave.options import Kind, option
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from margrave.algebra.layout import Layout
     from margrave.domain.domain import Domain
     from margrave.reconstruction.estimates import Estimates
-    from margrave.reconstruction.prior.automatic import Choice
+    from margrave.reconstruction.prior import Choice
+    from margrave.workload import Workload
 
 Names = tuple[str, ...]
 Pairs = tuple[tuple[Names, float], ...]
@@ -31,6 +33,14 @@ Weights = str | float | Mapping[Iterable[str], float] | Pairs | Callable[[Names]
 
 _SCHEMES = ("auto", "paper", "noise")
 _TOLERANCE = 1e-4
+# Arrays of the workload's size, at the peak. The solver: the estimates, for "paper" their plain means, the state of its
+# rounds, and the tables. The rule behind "auto": the estimates, what it makes of them, the state of its rounds, their
+# residuals. Each has two buffers of facets besides. With workers the solver has the estimates and the tables here. All
+# that the solver has can be on disk; of the rule what it makes, and residuals on the way, stay in memory.
+_SOLVER_ARRAYS, _RULE_ARRAYS, _FACET_BUFFERS = 3.0, 4.0, 2.0
+_SOLVER_WITH_WORKERS, _RULE_WITH_SCRATCH = 2.0, 3.0
+# The inner tables, which are not tables of the workload, and what is small.
+_INNER_TABLES = 1.05
 # A recorded method with more sets than this was not written by margrave.
 _MOST_SETS = 1_000_000
 _WORDS = Words(
@@ -43,6 +53,18 @@ _WORDS = Words(
     registry="GReM-LNN: tables found from the measurements so that no count is negative, all agree in every sum, and "
     "what is mere noise is smoothed.",
 )
+_WHOLE_WORDS = Words(
+    counts="whole counts",
+    count="whole count",
+    column="whole numbers that agree with each other in every sum, counted from made-up rows",
+    report="The whole count is counted from made-up rows whose tables are near the non-negative ones: all tables agree "
+    "with each other and hold whole people only. It is nearer to the truth on the whole, but it is not unbiased, and "
+    "the interval is not its own.",
+    registry="GReM-LNN, then tables counted from made-up rows that are near them: whole numbers, none negative, and "
+    "all agree in every sum.",
+)
+# The same measurements give the same whole numbers.
+_WHOLE_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -66,7 +88,7 @@ class NonNegative(Method):
         - A function of the tuple of names, in domain order. A function cannot be recorded in a saved release.
     hold
         Attribute sets whose residuals stay exactly at their estimates; [()] holds the total. By default none, and with
-        weights "auto" the total, shrunk by its own noise (see ``reconstruction.prior.automatic``).
+        weights "auto" the total, shrunk by its own noise (see ``reconstruction.prior``).
     eta
         The weight of residuals that were never measured; by default the solver's (``reconstruction.nonnegative``).
     tolerance
@@ -81,6 +103,8 @@ class NonNegative(Method):
         Raise `ConvergenceError` if the tolerance was not reached within ``max_steps``. By default True, except with
         weights "auto", which always give tables. If False, the tables are returned as they are, non-negative and in
         agreement; ``release.solution`` says how near to the best they are.
+    whole_numbers
+        Count all tables from made-up rows that are near them (docs/rows.md): whole numbers that agree with each other.
     """
 
     weights: Weights = option("auto", "auto, paper, noise, or a number b for the weights b^(-order).", kind=Kind.TEXT)
@@ -92,12 +116,12 @@ class NonNegative(Method):
     most_negative: float = math.inf
     max_steps: int = option(20_000, "The most rounds of the solver.")
     strict: bool | None = None
+    whole_numbers: bool = option(False, "Whole numbers that agree with each other, counted from made-up rows.")
 
-    arrays: ClassVar[float] = 6.5
     agree: ClassVar[bool] = True
     nonnegative: ClassVar[bool] = True
     restarts: ClassVar[bool] = True
-    objective: ClassVar[str] = "nonnegative"
+    objective: ClassVar[str] = "counts"
 
     def __post_init__(self) -> None:
         if self.eta is not None and not (_is_number(self.eta) and self.eta > 0):
@@ -113,6 +137,8 @@ class NonNegative(Method):
             raise ReleaseError(f"max_steps is {self.max_steps!r}", remedy="give a whole number of at least 1")
         if not (self.strict is None or isinstance(self.strict, bool)):
             raise ReleaseError(f"strict is {self.strict!r}", remedy="give True, False, or None for the default")
+        if not isinstance(self.whole_numbers, bool):
+            raise ReleaseError(f"whole_numbers is {self.whole_numbers!r}", remedy="give True or False")
         for name, value in (
             ("weights", _checked_weights(self.weights)),
             ("hold", _checked_holds(self.hold)),
@@ -131,7 +157,21 @@ class NonNegative(Method):
     @property
     def words(self) -> Words:
         """What readers are told about its tables."""
-        return _WORDS
+        return _WHOLE_WORDS if self.whole_numbers else _WORDS
+
+    def arrays_for(self, workload: Workload, *, workers: bool = False, scratch: bool = False) -> float:
+        """Return how many copies of the workload's tables are held in memory at once, the measurements not counted.
+
+        Facets, one sum along each axis of each table, are counted with them.
+        """
+        automatic = self.weights == "auto"
+        means = 1.0 if self.weights == "paper" else 0.0
+        if scratch:
+            return _RULE_WITH_SCRATCH if automatic else means
+        if workers and not automatic:
+            return _SOLVER_WITH_WORKERS + means
+        arrays = _RULE_ARRAYS if automatic else _SOLVER_ARRAYS + means
+        return _INNER_TABLES * (arrays + _FACET_BUFFERS * _facet_share(workload))
 
     def lenient(self) -> Self:
         """Return the method with ``strict`` off: it always gives tables, which say how near to the best they are."""
@@ -160,6 +200,7 @@ class NonNegative(Method):
             max_steps=self.max_steps,
             progress=request.progress,
             start=request.start,
+            workers=request.workers,
         )
         strict = self.weights != "auto" if self.strict is None else self.strict
         if strict and solution.status is not Status.SOLVED:
@@ -168,11 +209,13 @@ class NonNegative(Method):
                 remedy=f"it reached a gap of {solution.gap:.2g} in {solution.steps:,} "
                 "steps (strict=False returns the tables it has)",
             )
+        if self.whole_numbers:
+            return Made(whole_tables(request.estimates.layout, solution.marginals), solution)
         return Made(solution.marginals, solution)
 
     def _choice(self, domain: Domain, estimates: Estimates) -> Choice:
         """Return what the solver should be near to, with which weights and holds."""
-        from margrave.reconstruction.prior.automatic import Choice, automatic
+        from margrave.reconstruction.prior import Choice, automatic
 
         held = None if self.hold is None else _places(domain, estimates.layout, self.hold)
         if self.weights == "auto":
@@ -221,6 +264,33 @@ class NonNegative(Method):
                 raise ReleaseError("a weight is recorded as attributes and weight", remedy="this one is not")
             pairs.append((entry["attributes"], super()._from_plain(name, entry["weight"])))
         return tuple(pairs)
+
+
+def _facet_share(workload: Workload) -> float:
+    """Return the cells of all facets of the tables over the cells of the tables: Σ n_γ/n_k over Σ n_γ."""
+    sizes = np.array(workload.domain.shape, dtype=np.float64)
+    cells = facets = 0.0
+    for members in by_size(workload.positions).values():
+        axes = sizes[members]
+        own = axes.prod(axis=1)
+        cells += float(own.sum())
+        facets += float((own[:, None] / axes).sum())
+    return facets / cells if cells else 0.0
+
+
+def whole_tables(layout: Layout, marginals: Floats) -> Floats:
+    """Return whole numbers near the tables of a closure that agree with each other, counted from made-up rows.
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    marginals
+        Shape (layout.cells,); its tables, which agree with each other and have no negative count.
+    """
+    from margrave.synthesis.rows import make_codes
+
+    return make_codes(layout, marginals, seed=_WHOLE_SEED).counts
 
 
 def _is_number(value: object) -> TypeGuard[float]:

@@ -1,6 +1,7 @@
-r"""How a budget is divided among the residuals of a workload: four objectives.
+r"""How a budget is divided among the residuals of a workload: five objectives.
 
-Three are solved in closed form, the largest variance to a gap that is computed.
+Three are solved in closed form, the largest variance to a gap that is computed, and the error of counts by steps that
+never raise it.
 
 With the coefficients p_τ (privacy) and v_τ (variance) of ``coefficients`` the variances σ²_τ are chosen to minimise
 
@@ -8,6 +9,7 @@ With the coefficients p_τ (privacy) and v_τ (variance) of ``coefficients`` the
     "table_variance"    Σ_A w_A Var_A           every table alike, whatever its size
     "max_variance"      max_A w_A Var_A         the worst table; a weight of 4 asks for half the standard error
     "nonnegative"       Σ_A Imp_A Var_A         over all tables A of the closure; Imp_A as in `closure_importance`
+    "counts"            expected errors of the reconstructed counts for a stated number of rows (``counts``)
 
 subject to ½ Σ p_τ/σ²_τ ≤ ρ, where w_A is the weight of table A in the workload. Contributions c multiply all variances
 by c² and change nothing here.
@@ -15,21 +17,27 @@ by c² and change nothing here.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from margrave.errors import ConvergenceError
+from margrave.errors import ConvergenceError, PlanError
 from margrave.planning.coefficients import cell_counts, cell_variances, cost_coefficients, variance_coefficients
+from margrave.planning.counts import FLOOR, best_precisions, prior_curves
+from margrave.planning.counts import importance as counting
 
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
     from margrave.algebra.layout import Layout
+    from margrave.planning.counts import Curves, Importance
     from margrave.workload import Workload
 
-OBJECTIVES = ("total_variance", "table_variance", "max_variance", "nonnegative")
+OBJECTIVES = ("total_variance", "table_variance", "max_variance", "nonnegative", "counts")
 TOLERANCE = 1e-4
+NO_ROWS = "objective 'counts' plans for a number of rows, and rows is not given"
+ROWS_REMEDY = "give rows=…, a public number, or measure the total first with residual_planner(…, total_share=…)"
 _MOST_STEPS = 2_000
 
 
@@ -42,7 +50,8 @@ class Allocation:
     variances
         Shape (tables,); σ²_τ of each residual of the closure, zero where there is nothing to measure.
     gap
-        How far the objective can be from its least possible value, relative to that; zero for a closed form.
+        How far the objective can be from its least possible value, relative to that; zero for a closed form. Not a
+        number for "counts", of which only is known that no small change improves it.
     steps
         How many steps it took; zero for a closed form.
     """
@@ -53,7 +62,13 @@ class Allocation:
 
 
 def allocate(
-    workload: Workload, layout: Layout, objective: str, *, rho: float = 1.0, tolerance: float = TOLERANCE
+    workload: Workload,
+    layout: Layout,
+    objective: str,
+    *,
+    rho: float = 1.0,
+    tolerance: float = TOLERANCE,
+    rows: float | None = None,
 ) -> Allocation:
     """Return the best variances for a workload, given the layout of its closure.
 
@@ -66,21 +81,33 @@ def allocate(
     objective
         One of ``OBJECTIVES``.
     rho
-        The budget ρ; variances are inversely proportional to it.
+        The budget ρ, for one row a person; variances are inversely proportional to it, but for "counts".
     tolerance
         For "max_variance": the largest gap to stop at.
+    rows
+        For "counts", which needs it: the number of rows to plan for, positive.
     """
-    places = np.fromiter((layout.places[members] for members in workload.positions), np.int64, len(workload))
-    weights = np.zeros(len(layout.sets))
-    # Only proportions count; with 1 as the largest weight nothing can overflow.
-    weights[places] = workload.weights / workload.weights.max()
+    weights = closure_weights(workload, layout)
     if objective == "max_variance":
         return max_variance(layout, weights, rho=rho, tolerance=tolerance)
+    if objective == "counts":
+        if rows is None:
+            raise PlanError(NO_ROWS, remedy=ROWS_REMEDY)
+        return count_errors(layout, weights, rho=rho, rows=rows)
     if objective == "nonnegative":
         importance = closure_importance(layout, weights)
     else:
         importance = weights * cell_counts(layout) if objective == "total_variance" else weights
     return total_variance(layout, importance, rho=rho)
+
+
+def closure_weights(workload: Workload, layout: Layout) -> Floats:
+    """Return the weight of each table of a closure, the largest one 1, zero for sets outside the workload."""
+    places = np.fromiter((layout.places[members] for members in workload.positions), np.int64, len(workload))
+    weights = np.zeros(len(layout.sets))
+    # Only proportions count; with 1 as the largest weight nothing can overflow.
+    weights[places] = workload.weights / workload.weights.max()
+    return weights
 
 
 def closure_importance(layout: Layout, weights: Floats) -> Floats:
@@ -124,6 +151,79 @@ def total_variance(layout: Layout, importance: Floats, *, rho: float = 1.0) -> A
     """
     cost, weight = cost_coefficients(layout), variance_coefficients(layout, importance)
     return Allocation(optimal_variances(cost, weight, rho), gap=0.0, steps=0)
+
+
+def count_errors(layout: Layout, weights: Floats, *, rho: float, rows: float) -> Allocation:
+    """Return the variances that minimise the expected errors of reconstructed counts (``counts``), with its floor.
+
+    Parameters
+    ----------
+    layout
+        The closure of the workload.
+    weights
+        Shape (tables,); w_γ of each table, zero for sets outside the workload.
+    rho
+        The budget ρ, for one row a person.
+    rows
+        The number of rows to plan for, positive.
+    """
+    curves = prior_curves([layout.shape(table) for table in range(len(layout.sets))], rows)
+    floor, none = floor_precisions(layout, weights, rho=rho), np.zeros(len(layout.sets))
+    precisions, steps = add_precisions(layout, counting(layout, weights), curves, rho=rho, known=none, floor=floor)
+    measured = precisions > 0
+    variances = np.divide(1.0, precisions, out=np.zeros_like(precisions), where=measured)
+    return Allocation(variances, gap=math.nan, steps=steps)
+
+
+def add_precisions(
+    layout: Layout,
+    importance: Importance,
+    curves: Curves,
+    *,
+    rho: float,
+    known: Floats,
+    floor: Floats,
+    gain: float = 0.25,
+) -> tuple[Floats, int]:
+    """Return the precisions to add that minimise the expected errors of counts, and how many steps it took.
+
+    Every residual that was never measured gets its part of the floor. One that was measured is left alone unless it is
+    to become more precise by a share that is worth another draw; what that saves goes to the others.
+
+    Parameters
+    ----------
+    layout
+        The closure of the workload.
+    importance
+        How much everything counts.
+    curves
+        What is left of each residual, by its precision.
+    rho
+        What may be spent, for one row a person; more than the floor costs.
+    known
+        Shape (tables,); the precision of what was measured already.
+    floor
+        Shape (tables,); the least precision of each residual.
+    gain
+        The least share by which a residual that was measured is to become more precise.
+    """
+    cost, least = cost_coefficients(layout), np.where(known > 0, 0.0, floor)
+    reserved = float(cost @ least) / 2
+    left = rho - reserved
+    # To begin with, what is left is divided like the floor; where nothing is new, like what is known.
+    start = (least * (left / reserved)) if reserved > 0 else known * (2 * left / float(cost @ known))
+    added, steps = best_precisions(layout, curves, importance, rho=left, start=start, known=known)
+    wanted = added + least
+    worth = np.where((known > 0) & (wanted < gain * known), 0.0, wanted)
+    wanted = worth if worth.any() else wanted
+    spent = float(cost @ wanted) / 2
+    return wanted * (rho / spent) if spent > 0 else wanted, steps
+
+
+def floor_precisions(layout: Layout, weights: Floats, *, rho: float) -> Floats:
+    """Return the precisions of the floor: the share ``FLOOR`` of a budget, divided as "nonnegative" divides it."""
+    variances = total_variance(layout, closure_importance(layout, weights), rho=rho).variances
+    return FLOOR * np.divide(1.0, variances, out=np.zeros_like(variances), where=variances > 0)
 
 
 def optimal_variances(cost: Floats, weight: Floats, rho: float) -> Floats:

@@ -174,7 +174,7 @@ class Summary:
         rows = "1 row" if self.contributions == 1 else f"at most {self.contributions:,} rows"
         objective = "" if self.objective is None else f", objective {self.objective}"
         # The plan is made for tables without negative counts, whose error depends on the data.
-        note = " (errors are those of the unbiased tables)" if self.objective == "nonnegative" else ""
+        note = " (errors are those of the unbiased tables)" if self.objective in ("nonnegative", "counts") else ""
         return "\n".join([f"rho = {self.rho:.6g}, {rows} a person{objective}{note}", *table])
 
 

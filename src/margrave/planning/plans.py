@@ -26,7 +26,15 @@ from margrave.algebra.kernels import Floats, Integers
 from margrave.algebra.layout import Layout
 from margrave.discrete_gaussian import exact_variance
 from margrave.errors import PlanError, suggestion
-from margrave.planning.allocation import OBJECTIVES, TOLERANCE, allocate
+from margrave.planning.allocation import (
+    NO_ROWS,
+    OBJECTIVES,
+    ROWS_REMEDY,
+    TOLERANCE,
+    allocate,
+    closure_weights,
+    floor_precisions,
+)
 from margrave.planning.coefficients import (
     cell_counts,
     cell_variances,
@@ -44,8 +52,10 @@ _Array = TypeVar("_Array", Floats, Integers)
 
 # What the samplers of ``privacy.noise`` can draw: variances of discrete Gaussians between these two.
 SMALLEST_NOISE, LARGEST_NOISE = Fraction(1, 10**30), Fraction(10**30)
-# The default objective, in Python and on the command line.
+# The default objective of a plan. The command line measures the number of rows first and then plans for "counts".
 OBJECTIVE = "nonnegative"
+# More rows than this no table has; the guarantee does not depend on it.
+MOST_PLANNED_ROWS = 1e12
 _LARGEST_WEIGHT_RATIO = 1e30
 _DIGITS = 22
 # Noise is raised by so much, so that the bound on its cost, which is above the true one by 2⁻⁴⁰, stays within ρ.
@@ -69,14 +79,17 @@ class Plan(Expectation):
     contributions
         The most rows that one person has.
     objective
-        What the plan minimises: "total_variance", "table_variance", "max_variance" or "nonnegative".
+        What the plan minimises: "total_variance", "table_variance", "max_variance", "nonnegative" or "counts".
     layout
         The closure of the workload; a residual is known by its number in it.
     integer_variances
         Shape (tables,), read-only; g² of the noise on each integer residual, exact numbers of 22 binary digits; zero
         where there is nothing to measure.
     gap
-        How far the objective can be from the least possible, relative to that.
+        How far the objective can be from the least possible, relative to that; not a number for "counts", of which
+        only is known that no small change improves it.
+    rows
+        For "counts": the number of rows that the plan is made for, as it was stated; None for the others.
     """
 
     workload: Workload
@@ -86,6 +99,7 @@ class Plan(Expectation):
     layout: Layout
     integer_variances: Floats
     gap: float
+    rows: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse noise that would cost more than the budget, equation (1), and a layout of other tables."""
@@ -150,6 +164,7 @@ class Plan(Expectation):
 
     def __repr__(self) -> str:
         asked = f"contributions={self.contributions}, objective={self.objective!r}"
+        asked += "" if self.rows is None else f", rows={self.rows:,.6g}"
         return f"Plan({self.workload!r}, {self.budget!r}, {asked})"
 
     def _checked(self, table: int) -> int:
@@ -170,6 +185,7 @@ def plan(
     contributions: int,
     objective: str = OBJECTIVE,
     tolerance: float = TOLERANCE,
+    rows: float | None = None,
 ) -> Plan:
     """Return the plan with the least error that a budget can buy; touches no data.
 
@@ -188,16 +204,44 @@ def plan(
         unbiased tables. "total_variance": least mean squared error of the unbiased tables over all cells, each counted
         with the weight of its table. "table_variance": the same with every table counted alike, whatever its size,
         times its weight. "max_variance": the largest weight times variance of any table is as small as can be.
+        "counts": the least expected error of the non-negative counts for so many ``rows``. With few rows or a small
+        budget it leaves alone what noise would drown, and measures the small tables better.
     tolerance
         For "max_variance": how far from the least possible it may stop, relative to that.
+    rows
+        For "counts": about how many rows the table has. It is a public number, recorded as stated: do not take it from
+        the private table (`margrave.residual_planner` with ``total_share`` measures it with noise). The guarantee does
+        not depend on it, and a number that is off by a factor of two costs little.
     """
     _check_request(workload, contributions, objective, tolerance)
+    stated = checked_rows(rows, objective)
     if not isinstance(budget, Budget):
         raise PlanError(f"expected a Budget, got {budget!r}", remedy="make one, as in Budget.zcdp(rho=0.1)")
     layout = Layout.of(workload.domain.shape, workload.positions)
-    allocation = allocate(workload, layout, objective, tolerance=tolerance)
-    noise = _integer_variances(workload, layout, allocation.variances, Fraction(int(contributions) ** 2) / budget.rho)
-    return Plan(workload, budget, int(contributions), objective, layout, noise, allocation.gap)
+    factor = Fraction(int(contributions) ** 2) / budget.rho
+    # Variances are those at ρ = c = 1, in proportion to c²/ρ; only "counts" divides a large budget in another way.
+    rho = 1.0 if stated is None else _moderate(1 / factor)
+    allocation = allocate(workload, layout, objective, rho=rho, tolerance=tolerance, rows=stated)
+    noise = _integer_variances(workload, layout, allocation.variances * rho, factor)
+    return Plan(workload, budget, int(contributions), objective, layout, noise, allocation.gap, stated)
+
+
+def checked_rows(rows: object, objective: str) -> float | None:
+    """Return the number of rows to plan for as a float: positive for the objective "counts", None for the others."""
+    if objective != "counts":
+        if rows is not None:
+            raise PlanError(f"rows is given, and the objective {objective!r} does not use it", remedy="leave out rows")
+        return None
+    if rows is None:
+        raise PlanError(NO_ROWS, remedy=ROWS_REMEDY)
+    if not is_number(rows) or not 1 <= rows <= MOST_PLANNED_ROWS:  # type: ignore[operator]
+        raise PlanError(f"rows is {rows!r}", remedy=f"give a number from 1 to {MOST_PLANNED_ROWS:.0e}")
+    return float(rows)  # type: ignore[arg-type]
+
+
+def _moderate(rho: Fraction) -> float:
+    """Return ρ as a float, brought near to 1 where noise could not be drawn anyway: curves of errors end there."""
+    return float(min(max(rho, SMALLEST_NOISE), LARGEST_NOISE))
 
 
 def budget_for_margin(
@@ -220,7 +264,7 @@ def budget_for_margin(
     Parameters
     ----------
     workload, contributions, objective, tolerance
-        As for `plan`.
+        As for `plan`; the objective "counts" divides every budget in another way, and is refused.
     attributes
         The table: one of the workload, or inside one.
     margin
@@ -229,6 +273,11 @@ def budget_for_margin(
         The level of the confidence interval.
     """
     _check_request(workload, contributions, objective, tolerance)
+    if objective == "counts":
+        raise PlanError(
+            "objective 'counts' has no least budget for a margin: it divides every budget in another way",
+            remedy="use 'nonnegative', or try budgets with plan(…, objective='counts', rows=…)",
+        )
     quantile = normal_quantile(level)
     if not is_number(margin) or not 0 < margin < math.inf:
         raise PlanError(f"margin is {margin!r}", remedy="give a positive number of rows")
@@ -262,6 +311,11 @@ def _check_request(workload: Workload, contributions: int, objective: str, toler
         raise PlanError(f"no objective {objective!r}{hint} (there are {', '.join(OBJECTIVES)})")
     if not is_number(tolerance) or not 0 < tolerance < 1:
         raise PlanError(f"tolerance is {tolerance!r}", remedy=f"give a number between 0 and 1, such as {TOLERANCE}")
+    check_weights(workload)
+
+
+def check_weights(workload: Workload) -> None:
+    """Refuse weights that differ by more than numbers can tell apart."""
     ratio = float(workload.weights.max()) / float(workload.weights.min())
     if ratio > _LARGEST_WEIGHT_RATIO:
         raise PlanError(
@@ -277,14 +331,58 @@ def _integer_variances(workload: Workload, layout: Layout, variances: Floats, fa
     # The optimiser ends within rounding of ρ = 1; its own cost makes that exact up to the room left below.
     noise *= math.fsum(unit_costs(layout, noise))
     _check_range(workload, layout, noise, factor)
-    mantissa, exponent = np.frexp(noise * (float(factor) * _ROOM))
+    return _rounded_up(noise * (float(factor) * _ROOM))
+
+
+def stage_noise(layout: Layout, precisions: Floats) -> Floats:
+    """Return g² of the noise that measures residuals with these precisions, or less by 2⁻²⁰ of them; shape (tables,).
+
+    The noise of a stage of a mechanism, exact numbers of 22 binary digits like those of a plan; zero where the
+    precision is zero and nothing is measured. Its exact cost is at most that of the precisions.
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    precisions
+        Shape (tables,); π_τ of each residual.
+    """
+    measured = precisions > 0
+    noise = np.divide(cell_counts(layout) ** 2, precisions, out=np.zeros(len(precisions)), where=measured)
+    return _rounded_up(noise * _ROOM)
+
+
+def noise_bounds(workload: Workload, layout: Layout, budget: Budget, contributions: int) -> tuple[Fraction, Fraction]:
+    """Return the least and the largest noise g² that stages of a plan for "counts" can ask for, if it can be drawn.
+
+    No residual gets more than the budget, and each its part of the floor; both are public numbers.
+
+    Parameters
+    ----------
+    workload, budget, contributions
+        As for `plan`.
+    layout
+        The closure of the workload.
+    """
+    rho = _moderate(budget.rho / contributions**2)
+    floor = stage_noise(layout, floor_precisions(layout, closure_weights(workload, layout), rho=rho))
+    most = np.where(layout.degrees > 0, cost_coefficients(layout) * cell_counts(layout) ** 2 / (2 * rho), 0.0)
+    # The floor is that of the whole budget: what is left after a first look at the total may be half of it.
+    _check_range(workload, layout, np.stack([most, 2 * floor]), Fraction(1))
+    return Fraction(float(most[most > 0].min())), Fraction(float(2 * floor.max()))
+
+
+def _rounded_up(noise: Floats) -> Floats:
+    """Return the numbers raised to the next one of 22 binary digits."""
+    mantissa, exponent = np.frexp(noise)
     rounded: Floats = np.ldexp(np.ceil(np.ldexp(mantissa, _DIGITS)), exponent - _DIGITS)
     return rounded
 
 
 def _check_range(workload: Workload, layout: Layout, noise: Floats, factor: Fraction) -> None:
-    """Refuse noise, ``factor`` times what is given, that cannot be drawn."""
+    """Refuse noise, ``factor`` times what is given, of shape (tables,) or (any, tables), that cannot be drawn."""
     largest, smallest = int(noise.argmax()), int(np.where(noise > 0, noise, np.inf).argmin())
+    noise, tables = noise.ravel(), len(layout.sets)
     if Fraction(float(noise[largest]) * _ROUNDING) * factor > LARGEST_NOISE:
         place, limit, remedy = (
             largest,
@@ -296,7 +394,7 @@ def _check_range(workload: Workload, layout: Layout, noise: Floats, factor: Frac
     else:
         return
     raise PlanError(
-        f"residual {_label(workload, layout, place)} would get noise of variance "
+        f"residual {_label(workload, layout, place % tables)} would get noise of variance "
         f"{_rounded(Fraction(float(noise[place])) * factor)} on its integers, which must be {limit}: {remedy}"
     )
 

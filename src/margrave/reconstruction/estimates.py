@@ -39,6 +39,7 @@ from margrave.algebra.differences import difference, integrate
 from margrave.algebra.kernels import Floats, Integers
 from margrave.errors import ConvergenceError, MeasurementError, ReleaseError
 from margrave.measurements.likelihood import Gaussian, Laplace, Loss
+from margrave.memory import large_array
 
 if TYPE_CHECKING:
     from margrave.algebra.layout import AttributeSet, Layout
@@ -120,6 +121,34 @@ def estimate_residuals(measurements: Measurements, layout: Layout) -> Estimates:
     return Estimates(layout, values, counts, precisions, exact, direct)
 
 
+def unbiased_residuals(measurements: Measurements, estimates: Estimates) -> Estimates:
+    """Return the unbiased estimate of each residual: its first measurement alone where later ones depend on it.
+
+    Parameters
+    ----------
+    measurements
+        What was measured.
+    estimates
+        The result of `estimate_residuals` on these measurements, all of them combined. It is returned as it is where
+        no residual was measured again because of what came out.
+    """
+    first, layout = measurements.first, estimates.layout
+    if first is None:
+        return estimates
+    source = measurements.layout
+    origins = [source.places.get(attributes) for attributes in layout.sets]
+    known = np.array([place is not None for place in origins])
+    places = np.array([0 if place is None else place for place in origins])
+    precisions = np.where(known, first.precisions[places], 0.0)
+    variances = np.where(known, first.variances[places], 0.0)
+    values = np.array(estimates.values)
+    for attributes, flat in _repeated(measurements, first.values):
+        if attributes in layout.places:
+            place = layout.places[attributes]
+            layout.view(values, place)[...] = flat.reshape(layout.shape(place))
+    return Estimates(layout, values, estimates.counts, precisions, variances, estimates.direct)
+
+
 def mean_residuals(measurements: Measurements, estimates: Estimates) -> Estimates:
     r"""Return the plain mean of the measurements of each residual: the centres of the published non-negative method.
 
@@ -144,21 +173,23 @@ def mean_residuals(measurements: Measurements, estimates: Estimates) -> Estimate
             "have it (files of version 0.1 do not)",
             remedy="use weights='auto' or a number, or collect the noisy tables again",
         )
-    values, precisions, means = np.array(estimates.values), np.array(estimates.precisions), dict(_means(measurements))
+    values, precisions, means = (
+        np.array(estimates.values),
+        np.array(estimates.precisions),
+        dict(_repeated(measurements, measurements.averages)),
+    )
     for place in repeated:
         layout.view(values, place)[...] = means[layout.sets[place]].reshape(layout.shape(place))
         precisions[place] = np.nan
     return Estimates(layout, values, estimates.counts, precisions)
 
 
-def _means(measurements: Measurements) -> Iterator[tuple[AttributeSet, Floats]]:
-    """Return the plain mean, flat, of each residual that was measured more than once."""
-    if measurements.averages is None:
-        return
+def _repeated(measurements: Measurements, joined: Floats) -> Iterator[tuple[AttributeSet, Floats]]:
+    """Return the part, flat, of each residual that was measured more than once, of arrays that were joined."""
     source, begin = measurements.layout, 0
     for place in np.flatnonzero(measurements.counts > 1).tolist():
         end = begin + int(source.index.offset[place + 1] - source.index.offset[place])
-        yield source.sets[place], measurements.averages[begin:end]
+        yield source.sets[place], joined[begin:end]
         begin = end
 
 
@@ -168,7 +199,8 @@ def _transferred(measurements: Measurements, layout: Layout) -> tuple[Floats, In
     if layout.sets == source.sets:
         return measurements.values, measurements.counts, measurements.precisions
     tables = len(layout.sets)
-    values, counts, precisions = np.zeros(layout.cells), np.zeros(tables, dtype=np.int64), np.zeros(tables)
+    values, counts, precisions = large_array(layout.cells), np.zeros(tables, dtype=np.int64), np.zeros(tables)
+    values[:] = 0.0
     place_of = source.places.get
     pairs = [(to, place_of(attributes)) for to, attributes in enumerate(layout.sets)]
     known = np.array([(to, place) for to, place in pairs if place is not None], dtype=np.int64).reshape(-1, 2)

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 # the solver.
 _STEP = 0.3
 # Draws: as many as keep the cost within three reconstructions of a large release, more where they cost nothing.
-_FEWEST, _MOST, _CELLS = 2, 10, 2e6
+_FEWEST, _MOST, _CELLS = 2, 10, 4e5
 # Parts that measured sets are left out in, equation (5).
 _FOLDS = 2
 # Pooling: a residual counts by its degrees of freedom beside so many of its order; an order and a bin of the curve by
@@ -200,7 +200,7 @@ def learn_errors(method: Method, request: Request, made: Made, *, seed: int = SE
     draws = int(np.clip(_CELLS / layout.cells, _FEWEST, _MOST))
     before = _published(method, request.workload, layout, made.marginals)
     pool = _Pool.of(estimates, before, measured)
-    moved_request = replace(request, progress=None, start=None if made.solution is None else made.solution.multipliers)
+    moved_request = replace(request, progress=None, start=None if made.solution is None else made.solution.state)
     for noise in pretended_noise(layout, measured, seed=seed, draws=draws):
         moved = replace(estimates, values=estimates.values + _STEP * noise)
         again = method.make(replace(moved_request, estimates=moved))

@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING
 from margrave.algebra.layout import Layout
 from margrave.errors import ReleaseError, StoreError, WorkloadError
 from margrave.measurements.measurements import Measurements
+from margrave.memory import on_disk
 from margrave.methods import DEFAULT, Method, find
 from margrave.methods.method import Request
-from margrave.reconstruction.estimates import estimate_residuals
+from margrave.reconstruction.estimates import estimate_residuals, unbiased_residuals
+from margrave.reconstruction.nonnegative.workers import opened
 from margrave.release.count_errors import learn_errors, require_memory_to_learn
 from margrave.release.release import Release
 from margrave.release.table import Counts
 from margrave.workload import Workload
 
 if TYPE_CHECKING:
-    from margrave.algebra.kernels import Floats
+    from margrave.reconstruction.nonnegative import State
 
 REPORT = "report.html"
 Tick = Callable[[int, int | None], None]
@@ -37,6 +39,8 @@ def reconstruct(
     method: str | Method = DEFAULT,
     progress: Callable[[int, float], None] | None = None,
     start: Release | None = None,
+    workers: object = None,
+    scratch: str | os.PathLike[str] | None = None,
     errors: bool = False,
 ) -> Release:
     """Return the tables of a workload from noisy measurements: inside, outside or across what was measured.
@@ -60,23 +64,34 @@ def reconstruct(
         Called now and then with the number of rounds and the gap; never by methods that have no rounds.
     start
         A release of the same workload to start from, which saves rounds and does not change the answer; for "lnn".
+    workers
+        Who shares the work; for "lnn". A number of processes on this machine, the address of the scheduler of a Dask
+        cluster (``"tcp://host:8786"``), or a ``distributed.Client``. The tables are the same but for rounding. Needs
+        the extra ``margrave[workers]`` (docs/scale.md).
+    scratch
+        A folder for the large arrays of the solver and of the release, where they do not fit into memory.
     errors
         Whether to learn the error of every published count as well (docs/intervals.md): ``count_error``, ``count_low``
         and ``count_high`` of a table. Costs a few more reconstructions, and no budget.
     """
     chosen = find(method)
     _check_request(measurements, workload)
-    chosen.require_memory(workload)
+    if workers is not None and not chosen.restarts:
+        raise ReleaseError(f"method {chosen.name!r} has no work to divide", remedy="leave workers out")
+    chosen.require_memory(workload, workers=workers is not None, scratch=scratch is not None)
     if errors:
         require_memory_to_learn(workload, chosen)
     layout = Layout.of(workload.domain.shape, workload.positions)
-    multipliers = None if start is None else _multipliers(chosen, layout, start)
-    estimates = estimate_residuals(measurements, layout)
-    request = Request(measurements, workload, estimates, progress, multipliers)
-    made = chosen.make(request)
-    learned = learn_errors(chosen, request, made) if errors else None
+    begin = None if start is None else _state(chosen, layout, start)
+    with on_disk(scratch), opened(workers) as hire:
+        estimates = estimate_residuals(measurements, layout)
+        unbiased = unbiased_residuals(measurements, estimates)
+        used = unbiased if chosen.unbiased else estimates
+        request = Request(measurements, workload, used, progress, begin, hire)
+        made = chosen.make(request)
+        learned = learn_errors(chosen, request, made) if errors else None
     counts = Counts(layout, made.marginals)
-    return Release(workload, chosen, estimates, counts, made.solution, measurements.provenance, measurements, learned)
+    return Release(workload, chosen, unbiased, counts, made.solution, measurements.provenance, measurements, learned)
 
 
 def _check_request(measurements: object, workload: object) -> None:
@@ -97,7 +112,7 @@ def _check_request(measurements: object, workload: object) -> None:
         )
 
 
-def _multipliers(method: Method, layout: Layout, start: object) -> Floats:
+def _state(method: Method, layout: Layout, start: object) -> State:
     """Return where a previous solution of the same workload ended."""
     if not method.restarts:
         raise ReleaseError(f"method {method.name!r} starts from nothing", remedy="leave start out")
@@ -109,8 +124,12 @@ def _multipliers(method: Method, layout: Layout, start: object) -> Floats:
         )
     if start.estimates.layout.sets != layout.sets or start.estimates.layout.sizes != layout.sizes:
         raise ReleaseError("the release to start from has other tables", remedy="start from one of the same workload")
-    multipliers: Floats = start.solution.multipliers
-    return multipliers
+    if start.solution.state is None:
+        raise ReleaseError(
+            "the release to start from was loaded, or made by workers, and does not know where its rounds ended",
+            remedy="start from one that was made by reconstruct in this session, without workers",
+        )
+    return start.solution.state
 
 
 @dataclass(frozen=True)

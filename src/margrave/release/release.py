@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from margrave.errors import ReleaseError
 from margrave.release.query import PublishedTables, Query, Where, answer, answer_share, read_query
 from margrave.release.uncertainty import LEVEL, checked_level
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from margrave.release.count_errors import CountErrors
     from margrave.release.share import Share
     from margrave.release.table import Counts, Table
+    from margrave.synthesis.rows import Rows
     from margrave.workload import Workload
 
 
@@ -158,6 +160,63 @@ class Release:
         from margrave.release.store import saving
 
         saving.save(self, folder, overwrite=overwrite, csv=csv, documents=documents, title=title, progress=progress)
+
+    def synthesize(
+        self,
+        rows: int | None = None,
+        *,
+        seed: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Rows:
+        """Return made-up rows whose tables are near those of the release; costs no budget (docs/rows.md).
+
+        Ctrl-C ends the work early and keeps the best rows so far (``rows.interrupted``).
+
+        Parameters
+        ----------
+        rows
+            How many rows; by default as many as the release counts. The tables are scaled to any other number.
+        seed
+            A whole number that gives the same rows again; by default one that nobody chose, kept in ``rows.seed``.
+        progress
+            Called with the number of steps done and of all steps.
+        """
+        from margrave.release.facts import statement
+        from margrave.synthesis.rows import synthesize
+
+        self._require_agreement("made-up rows are")
+        options = self.method.options_text()
+        origin = {
+            "release": f"{len(self.workload):,} tables by the method {self.method.name!r}"
+            + (f" ({options})" if options else ""),
+            "guarantee": statement(self.provenance),
+        }
+        layout, domain = self.estimates.layout, self.workload.domain
+        return synthesize(layout, self.marginals, domain, rows=rows, seed=seed, origin=origin, progress=progress)
+
+    def integers(self) -> Release:
+        """Return the release with whole numbers for counts, all of which agree with each other in every sum.
+
+        They are counted from made-up rows whose tables are near those of the release (docs/rows.md), and are on the
+        whole as near to the truth or nearer. The unbiased estimates and their intervals stay as they are.
+        """
+        from margrave.methods.nonnegative import NonNegative, whole_tables
+        from margrave.release.table import Counts
+
+        self._require_agreement("whole numbers that agree are")
+        layout = self.estimates.layout
+        known = self.method if isinstance(self.method, NonNegative) else NonNegative()
+        counts = Counts(layout, whole_tables(layout, self.marginals))
+        return replace(self, method=replace(known, whole_numbers=True), counts=counts)
+
+    def _require_agreement(self, what: str) -> None:
+        """Refuse a release whose tables no rows could have: they disagree, or have negative counts."""
+        if not (self.method.agree and self.method.nonnegative):
+            raise ReleaseError(
+                f"{what} made from tables that agree and have no negative counts, and those by {self.method.name!r} "
+                "do not",
+                remedy="reconstruct with method='lnn' from the same measurements, which costs nothing",
+            )
 
     def __repr__(self) -> str:
         noun = "table" if len(self.workload) == 1 else "tables"

@@ -3,8 +3,10 @@
 import subprocess
 import sys
 import threading
+import time
 import types
 
+import numba
 import numpy as np
 
 from margrave.algebra.kernels import Kernel, compiler
@@ -60,6 +62,35 @@ def test_threads_may_call_a_kernel_for_the_first_time_at_once():
     for thread in threads:
         thread.join()
     assert found == [45.0] * 4
+
+
+def test_no_thread_sees_a_kernel_before_those_it_calls_are_there(monkeypatch):
+    slow = numba.njit
+
+    def njit(**options):
+        def decorator(function):
+            time.sleep(0.05)  # long enough for the others to come
+            return slow(**options)(function)
+
+        return decorator
+
+    monkeypatch.setattr(numba, "njit", njit)
+    names = ("one", "two", "three")
+    source = "@compiled\ndef total(x):\n    return one(x) + two(x) + three(x)\n\n" + "\n".join(
+        f"@compiled\ndef {name}(x):\n    return x + {place}\n" for place, name in enumerate(names)
+    )
+    made, found = module("slow", source), []
+
+    def call(wait):
+        time.sleep(wait)
+        found.append(made.total(1))
+
+    threads = [threading.Thread(target=call, args=(wait,)) for wait in (0, 0.06, 0.11, 0.16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [6] * 4
 
 
 def test_importing_kernels_does_not_import_the_compiler():

@@ -305,3 +305,56 @@ def test_a_new_kind_is_released_asked_and_reported(new_kinds, tmp_path):
         release.query("day > 3")
     with refused("no value 6 of attribute 'day' (it has 'week', 'weekend')", QueryError):
         release.query("day = 6")
+
+
+# Making up: a value of each category
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        Codes(4),
+        Labels([3, 1, 2]),
+        Labels([0.5, 2]),
+        Labels([True, False]),
+        Bins((17, 34, 64), whole=True),
+        Bins((0, 5), whole=True),
+        Bins((-3, 0), whole=True),
+        Bins((7,), whole=True),
+        Bins((0.0, 0.1, 2.5)),
+        Bins((-1.5, 1e-300)),
+        Bins((1e300, 1.5e300)),
+        Bins((2.5,)),
+    ],
+)
+@pytest.mark.parametrize("within", [0.0, 0.37, np.nextafter(1, 0)])
+def test_a_made_up_value_is_coded_back_to_its_category(values, within):
+    codes = np.arange(values.size)
+    found = values.made_up(codes, np.full(values.size, within))
+    if found.dtype == bool:
+        assert [values.truths[bool(value)] for value in found] == codes.tolist()
+    elif found.dtype.kind == "i":
+        assert values.numbers().whole(found).tolist() == codes.tolist()
+    else:
+        assert values.numbers().real(found).tolist() == codes.tolist()
+
+
+@pytest.mark.parametrize("values", [Labels(["F", "M"]), Labels([1, "1"]), Labels([True, 2]), Labels([10**30, 1])])
+def test_values_without_a_column_of_numbers_go_by_their_names(values):
+    assert values.made_up(np.zeros(3, dtype=np.int64), np.zeros(3)) is None
+
+
+def test_outer_bins_are_as_wide_as_their_neighbours_and_not_below_zero_where_no_cut_is():
+    ends = [0.0, np.nextafter(1, 0)]
+
+    def spread(values, code):
+        return values.made_up(np.full(2, code), np.array(ends)).tolist()
+
+    ages = Bins((17, 34, 64), whole=True)
+    assert [spread(ages, code) for code in range(4)] == [[1, 17], [18, 34], [35, 64], [65, 94]]
+    assert spread(Bins((4, 34), whole=True), 0) == [0, 4]
+    assert spread(Bins((-4, 6), whole=True), 0) == [-13, -4]
+    assert spread(Bins((0.0, 10.0)), 0) == [0.0, 0.0]
+    low, high = sorted(spread(Bins((2.0, 10.0)), 0))
+    assert 0 < low < 1e-12
+    assert high == 2

@@ -15,7 +15,12 @@ DOMAIN = mg.Domain.fromdict({"age": 3, "sex": 2, "region": 4})
 WORKLOAD = mg.Workload.all_kway(DOMAIN, 2)
 BUDGET = mg.Budget.zcdp(rho="0.5")
 TABLE = mg.CodedTable(DOMAIN, {"age": [0, 1, 2, 2], "sex": [0, 1, 1, 0], "region": [0, 1, 2, 3]})
-FUNCTIONS = {"planner": mg.residual_planner, "marginals": mg.gaussian_marginals, "mwem": mg.scalable_mwem}
+FUNCTIONS = {
+    "planner": mg.residual_planner,
+    "adaptive": mg.adaptive_planner,
+    "marginals": mg.gaussian_marginals,
+    "mwem": mg.scalable_mwem,
+}
 COMMON = ["source", "workload", "budget", "contributions", "privacy_id", "ledger", "sampler", "keep", "defer_signals"]
 
 
@@ -35,9 +40,10 @@ def test_every_mechanism_has_one_shape(name):
     assert run == {one: parameters[one].default for one in run}
 
 
-def test_python_and_the_command_line_plan_for_the_same_objective():
+def test_a_plan_needs_no_number_of_rows_and_the_mechanism_measures_it():
     defaults = {inspect.signature(one).parameters["objective"].default for one in (mg.plan, mg.budget_for_margin)}
-    assert defaults == {mechanism_class("planner").objective} == {"nonnegative"}
+    assert defaults == {"nonnegative"}
+    assert mechanism_class("planner").objective == mg.methods.NonNegative.objective == "counts"
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -58,7 +64,7 @@ def test_the_numbers_measured_are_no_more_than_announced(name, tmp_path):
     run = Run(keep=lambda noisy: noisy.save(file))
     mechanism_class(name)().measure(TABLE, WORKLOAD, BUDGET, contributions=1, run=run)
     with np.load(file) as saved:
-        held = sum(saved[array].size for array in ("values", "averages") if array in saved)
+        held = sum(saved[array].size for array in ("values", "averages", "first_values") if array in saved)
     assert 0 < held <= mechanism_class(name)().cells(WORKLOAD)
 
 
@@ -71,6 +77,8 @@ def test_options_of_one_name_are_of_one_kind():
             assert one.meaning.endswith(".")
     assert seen == {
         "objective": Kind.TEXT,
+        "rows": Kind.NUMBER,
+        "total_share": Kind.EXACT,
         "rounds": Kind.WHOLE,
         "initial_share": Kind.EXACT,
         "one_way_share": Kind.EXACT,
@@ -79,7 +87,7 @@ def test_options_of_one_name_are_of_one_kind():
 
 
 def test_an_unknown_mechanism_is_named_with_those_there_are():
-    with pytest.raises(PlanError, match=r"^no mechanism 'planer'; did you mean 'planner'\? \(there are planner, marg"):
+    with pytest.raises(PlanError, match=r"^no mechanism 'planer'; did you mean 'planner'\? \(there are planner, adap"):
         mechanism_class("planer")
     with pytest.raises(PlanError, match=r"^no mechanism 7 \(there are"):
         mechanism_class(7)
@@ -102,7 +110,7 @@ def test_measure_is_the_short_form_of_the_planner():
     noisy = [
         mg.measure(made, TABLE, sampler=seeded(3)),
         mg.residual_planner(TABLE, plan=made, sampler=seeded(3)),
-        mg.residual_planner(TABLE, WORKLOAD, BUDGET, contributions=2, sampler=seeded(3)),
+        mg.residual_planner(TABLE, WORKLOAD, BUDGET, contributions=2, sampler=seeded(3), objective="nonnegative"),
     ]
     first, *others = (mg.reconstruct(one, WORKLOAD, method="mle").marginals for one in noisy)
     for other in others:

@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +18,8 @@ from margrave.methods import NonNegative
 from margrave.options import Kind, options_of
 from margrave.reconstruction import nonnegative as solver_module
 from margrave.reconstruction.estimates import estimate_residuals, maximum_likelihood
-from margrave.reconstruction.nonnegative import Status
-from margrave.reconstruction.prior.automatic import automatic
+from margrave.reconstruction.nonnegative import State, Status
+from margrave.reconstruction.prior import automatic
 from margrave.release.publication import reconstruct
 from margrave.workload import Workload
 
@@ -43,7 +44,7 @@ def solver(monkeypatch):
 
     class Answer:
         def __init__(self, layout, marginals):
-            self.marginals, self.multipliers = marginals, np.ones(layout.cells - layout.inner_cells)
+            self.marginals, self.state = marginals, State(np.ones(layout.cells - layout.inner_cells), np.ones(1))
             self.status = Status.SOLVED
 
     def solve(estimates, **arguments):
@@ -99,6 +100,7 @@ def test_the_papers_weights_hold_nothing_unless_told_to(solver):
             "max_steps": 20_000,
             "progress": None,
             "start": None,
+            "workers": None,
         }
     ]
 
@@ -116,7 +118,7 @@ def test_options_reach_the_solver_in_its_own_terms(solver):
     assert given["weights"] == 2.0
     assert isinstance(given["weights"], float)
     assert given["hold"] == tuple(sorted([LAYOUT.places[()], LAYOUT.places[(0, 1)]]))
-    assert given["start"] is first.solution.multipliers
+    assert given["start"] is first.solution.state
     assert (given["eta"], given["tolerance"], given["max_steps"], given["progress"]) == (0.5, 1e-6, 10, report)
     made(weights="noise")
     assert solver[2]["weights"] == "noise"
@@ -284,6 +286,7 @@ def test_the_dictionary_form_is_plain():
             "most_negative": "infinity",
             "max_steps": 20_000,
             "strict": None,
+            "whole_numbers": False,
         },
     }
 
@@ -295,7 +298,7 @@ def test_a_function_is_not_recorded_and_the_record_says_so():
     assert "weights" not in document["options"]
     read = methods.read(json.loads(json.dumps(document)))
     assert isinstance(read, methods.Unrecorded)
-    assert (read.name, read.agree, read.nonnegative, read.arrays) == ("lnn", True, True, 6.5)
+    assert (read.name, read.agree, read.nonnegative) == ("lnn", True, True)
     assert read.words == method.words
     assert read.to_dict() == document
     assert "eta=2.0" in read.options_text()
@@ -351,3 +354,42 @@ def test_options_of_the_command_line_are_declared_and_texts_of_numbers_are_numbe
     assert NonNegative(weights="8") == NonNegative(weights=8)
     with refused("weights is '-8'; give 'auto', 'paper', 'noise', a positive number"):
         NonNegative(weights="-8")
+
+
+def wide(size, attributes):
+    """All triples of attributes of one size, from noisy tables of all of them; and all but the last triple."""
+    domain = Domain.fromdict({f"attribute{k}": size for k in range(attributes)})
+    every, generator = Workload.all_kway(domain, 3), np.random.default_rng(0)
+    tables = [(names, generator.normal(50, 30, (size,) * 3), 900.0) for names in every]
+    return Measurements.from_marginals(domain, tables), Workload(domain, every.sets[:-1])
+
+
+@pytest.mark.parametrize(
+    ("size", "attributes", "slack"), [(12, 12, 1.2), (2, 40, 2.0)], ids=["large tables", "small tables"]
+)
+@pytest.mark.parametrize("weights", ["auto", "paper", 2.0])
+def test_the_memory_that_is_asked_for_is_what_is_used(weights, size, attributes, slack, monkeypatch):
+    """Peak of all arrays, against the ask: never too little, and at most a fifth too much; for tables of eight cells,
+    which take less than what is known about them, at most twice as much."""
+    noisy, workload = wide(size, attributes)
+    method, asked = NonNegative(weights=weights, strict=False), []
+    monkeypatch.setattr("margrave.workload.require_memory", lambda needed, *rest, **named: asked.append(needed))
+    first = Workload(workload.domain, workload.sets[:2])
+    reconstruct(noisy, first, method=method)  # what is compiled or imported is not an array
+    tracemalloc.start()
+    release = reconstruct(noisy, workload, method=method)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert release.solution.marginals.min() >= 0
+    assert asked[-1] / slack <= peak <= asked[-1]
+
+
+def test_less_is_asked_for_where_arrays_are_elsewhere():
+    """In arrays of the workload's size; a table of 10 × 10 × 10 has facets of 0.3, of which there are two buffers."""
+    workload = Workload(Domain.fromdict({"a": 10, "b": 10, "c": 10}), [("a", "b", "c")])
+    number, paper, auto = (NonNegative(weights=one).arrays_for for one in (2.0, "paper", "auto"))
+    assert number(workload) == pytest.approx(1.05 * 3.6)
+    assert paper(workload) == pytest.approx(1.05 * 4.6)
+    assert auto(workload) == auto(workload, workers=True) == pytest.approx(1.05 * 4.6)
+    assert (number(workload, workers=True), paper(workload, workers=True)) == (2.0, 3.0)
+    assert [one(workload, scratch=True) for one in (number, paper, auto)] == [0.0, 1.0, 3.0]

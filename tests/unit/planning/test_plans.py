@@ -133,10 +133,32 @@ def test_requests_that_mean_nothing_are_refused():
     refused("expected a Workload, got [('age',)]; make one, as in Workload.all_kway(domain, 3)", workload=[("age",)])
     refused("expected a Budget, got 0.1; make one, as in Budget.zcdp(rho=0.1)", budget=0.1)
     refused("no objective 'max_varience'; did you mean 'max_variance'? (there are total", objective="max_varience")
-    refused("no objective None (there are total_variance, table_variance, max_variance, nonnegative)", objective=None)
+    refused(
+        "no objective None (there are total_variance, table_variance, max_variance, nonnegative, counts)",
+        objective=None,
+    )
     for tolerance in (0, 1, -1e-4, math.nan, True, "1e-4"):
         text = f"tolerance is {tolerance!r}; give a number between 0 and 1, such as 0.0001"
         refused(text, tolerance=tolerance)
+
+
+def test_a_plan_for_counts_needs_a_number_of_rows_and_keeps_it():
+    text = (
+        "objective 'counts' plans for a number of rows, and rows is not given; give rows=…, a public number, or measure"
+    )
+    refused(text, objective="counts")
+    for rows in (0, 0.5, -3, math.nan, math.inf, 1e13, True, "many"):
+        refused(f"rows is {rows!r}; give a number from 1 to 1e+12", objective="counts", rows=rows)
+    refused("rows is given, and the objective 'nonnegative' does not use it; leave out rows", rows=10)
+    made = plan(WORKLOAD, BUDGET, contributions=2, objective="counts", rows=1_000)
+    assert (made.objective, made.rows, PLAN.rows) == ("counts", 1_000.0, None)
+    assert repr(made).endswith("contributions=2, objective='counts', rows=1,000)")
+    assert "(errors are those of the unbiased tables)" in str(made.summary())
+
+
+def test_no_least_budget_for_a_margin_of_counts():
+    with pytest.raises(PlanError, match="objective 'counts' has no least budget for a margin: it divides every budget"):
+        budget_for_margin(WORKLOAD, attributes=["age"], margin=5, contributions=1, objective="counts")
 
 
 def test_weights_that_differ_too_much_are_refused():

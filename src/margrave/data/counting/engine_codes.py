@@ -27,8 +27,11 @@ Kind = nw.dtypes.DType | type[nw.dtypes.DType]
 
 # The mark of a value of another kind than the attribute declares.
 WRONG = -4
-# Each row is compared with one value after the other: with more of them it is less work to fetch it.
-_MOST_VALUES = 1000
+# Each row is compared with one value after the other: with more of them it is less work to join a table of labels, and
+# where that is not possible, to fetch the column.
+_MOST_COMPARED, _MOST_VALUES = 40, 1000
+# The labels are in the text of the query.
+_MOST_JOINED = 100_000
 # Of wider types not every engine compares all values exactly.
 _LARGEST_NUMBER = 2**63 - 1
 FETCH = "count by counting='fetch' (--counting fetch)"
@@ -45,10 +48,12 @@ class Key:
         The type of the column.
     column
         The name that the column has for the engine.
+    joins
+        Whether the engine can join a table of labels.
     """
 
-    def __init__(self, attribute: Attribute, kind: Kind, column: str) -> None:
-        self._attribute, self._kind, self._named = attribute, kind, column
+    def __init__(self, attribute: Attribute, kind: Kind, column: str, *, joins: bool = False) -> None:
+        self._attribute, self._kind, self._named, self._joins = attribute, kind, column, joins
         self._encoder = Encoder(attribute)
         self._wrong = _wrong_kind(self._encoder, kind)
 
@@ -65,8 +70,9 @@ class Key:
             return f"column {name!r} is of a type that engines do not compare as margrave does; {FETCH}, or convert it"
         if self.compares_texts and self._attribute.values.text_rule is not None:
             return f"attribute {name!r} declares texts by a rule that engines do not know; {FETCH}"
-        if self.compared > _MOST_VALUES:
-            return f"attribute {name!r} has more than {_MOST_VALUES:,} values to compare each row with; {FETCH}"
+        most = _MOST_JOINED if self.joined else _MOST_VALUES
+        if self.compared > most:
+            return f"attribute {name!r} has more than {most:,} values to compare each row with; {FETCH}"
         return ""
 
     @property
@@ -85,14 +91,37 @@ class Key:
         return len(self._comparisons().ordered) if self._kind.is_numeric() else len(self._values())
 
     @property
+    def joined(self) -> bool:
+        """Whether a table of its labels is joined, instead of comparing each row with one label after the other."""
+        return self._joins and self.compares_texts and self.compared > _MOST_COMPARED
+
+    @property
+    def coded_texts(self) -> dict[str, int]:
+        """The code of each declared text, for a table to join."""
+        return dict(self._values())
+
+    @property
     def marks(self) -> dict[int, int | str]:
         """What becomes of each mark: the code that its rows are counted with, or the error that it is."""
         return {mark: self._settled_mark(mark) for mark in (WRONG, OUTSIDE, MISSING)}
 
-    def expression(self) -> nw.Expr:
-        """Return the code of each row, or its mark."""
+    def text(self) -> nw.Expr:
+        """Return the text of each row, to be joined with a table of labels."""
+        return self._column()
+
+    def expression(self, found: str | None = None) -> nw.Expr:
+        """Return the code of each row, or its mark.
+
+        Parameters
+        ----------
+        found
+            The column of codes that joining a table of labels has given, null where the text is not declared; None
+            where none was joined.
+        """
         absent = nw.when(self._missing()).then(_number(MISSING))
-        return nw.coalesce(absent, *(self._arms() if self._wrong is None else [_number(WRONG)]))
+        if self._wrong is not None:
+            return nw.coalesce(absent, _number(WRONG))
+        return nw.coalesce(absent, *(self._arms() if found is None else [nw.col(found), _number(OUTSIDE)]))
 
     def settled(self, name: str) -> nw.Expr:
         """Return the code that a row is counted with, from the column of this name that `expression` made.

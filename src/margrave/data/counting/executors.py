@@ -34,7 +34,7 @@ from margrave.data.counting.engine_codes import Key
 from margrave.data.counting.fetch import RowCoder, Rows, read, together
 from margrave.data.counting.tally import Codes, Tally, chunk_rows, code_type, sum_inner
 from margrave.data.encoding import DROPPED
-from margrave.data.engines.engine import require_columns, require_ids
+from margrave.data.engines.engine import Engine, require_columns, require_ids
 from margrave.data.engines.spark import chosen_on_spark
 from margrave.data.persons import PERSON, ROW, Choice
 from margrave.data.redaction import quietly
@@ -43,7 +43,6 @@ from margrave.errors import DataError, MargraveError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from margrave.data.engines.spark import SparkEngine
     from margrave.domain.domain import Domain
 
 Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -61,6 +60,8 @@ _SPARK_TYPES = {pa.int64(): "bigint", pa.string(): "string"}
 # What a worker that cannot count returns as its problem.
 LACKING = "margrave is missing"
 _EMITTED_ROWS = 2**17
+# How many cells one task of the engine adds up.
+_CELLS_A_PART = 2**17
 
 
 @dataclass(frozen=True)
@@ -359,7 +360,7 @@ class OnePass:
         Whose row it is, how many rows of one person are kept, and the salt that decides which; None: all are.
     """
 
-    def __init__(self, engine: SparkEngine, domain: Domain, layout: Layout, choice: Choice | None = None) -> None:
+    def __init__(self, engine: Engine, domain: Domain, layout: Layout, choice: Choice | None = None) -> None:
         self._engine, self._domain, self._layout, self._choice = engine, domain, layout, choice
         self._needed = sorted({k for members in layout.sets[layout.outer :] for k in members})
         self._read = read(domain, self._needed)
@@ -406,7 +407,9 @@ class OnePass:
         sets = self._layout.sets[self._layout.outer :]
         count = Count(coder, self._layout.sizes, sets)
         counted = rows.mapInArrow(shipped(count, version), _declared(count.schema))
-        return counted.groupBy(CELL, PROBLEM).sum(COUNT)
+        # As few parts as hold the cells: the usual number of Spark, 200, is more work to begin and end than to add up.
+        parts = 1 + self._layout.cells // _CELLS_A_PART
+        return counted.repartition(parts, CELL).groupBy(CELL, PROBLEM).sum(COUNT)
 
     def _sent(self) -> tuple[Any, Coder]:
         """Return the rows that are sent to the workers, and how they become codes there."""

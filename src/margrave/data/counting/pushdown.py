@@ -1,13 +1,21 @@
-"""Push-down: the engine counts, one GROUP BY for each table that is in no other; smaller tables are sums of these.
+"""Push-down: the engine counts tables that hold all others, and smaller tables are sums of these.
 
-One query checks all rows for errors first: also rows that are dropped, and rows of a person that are not kept, just as
-when rows are fetched.
+The engine codes every row once, in a subquery, and groups the codes: several tables in one query where it knows
+GROUPING SETS, else one GROUP BY a table. Which tables it counts, and whether counting there or fetching the rows is
+less work, is decided by public numbers: the tables, their cells, the columns, the engine, and the number of rows if the
+caller states one. The table itself is never asked, because its number of rows is private.
+
+A value that is an error is one in whichever row it stands, also in rows that are dropped and in rows of a person that
+are not kept, just as when rows are fetched. Rows with such a value are never left out, so that it shows in the groups;
+where rows of persons are chosen, one query checks all rows first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from math import prod
+from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -16,7 +24,7 @@ import pyarrow as pa
 
 from margrave.data.counting.engine_codes import FETCH, Key, Kind, is_comparable, is_text
 from margrave.data.counting.fetch import read
-from margrave.data.counting.tally import sum_inner
+from margrave.data.counting.tally import Wide, cover, sum_wide
 from margrave.data.engines.engine import COUNT, Engine, require_columns, require_ids
 from margrave.data.persons import PERSON, ROW, Choice, missing_id
 from margrave.domain.values import OUTSIDE
@@ -28,16 +36,81 @@ if TYPE_CHECKING:
 
 # Columns get names of ours, so that they never clash with those of the table.
 _CODE, _FOUND = "margrave_code_{}", "margrave_found_{}"
-# With more queries, or more groups in their results, fetching the rows once is less work.
-_MOST_QUERIES = 1000
+_TEXT, _LABEL, _LABEL_CODE = "margrave_text_{}", "margrave_label_{}", "margrave_label_code_{}"
+# What is taken for the number of rows where the caller states none.
+_NOMINAL_ROWS = 10**6
+# The most cells of tables that are counted together; 1: every table is counted by itself.
+_LIMITS = (1, 2**8, 2**10, 2**12, 2**14, 2**16)
+# More cells do not fit in the memory of every server, or take longer to send than most tables.
 _MOST_CELLS = 10**7
+# The buffers of a cluster's worker take eight bytes a cell.
+_MOST_MAPPED_CELLS = 2**27
 
 
-def pays(engine: Engine, layout: Layout) -> bool:
-    """Return, by the engine and public sizes alone, whether the engine should count if it can."""
+def choose(engine: Engine, layout: Layout, rows: int | None = None) -> tuple[bool, str]:
+    """Return whether the engine should count if it can, and why, by public numbers alone.
+
+    Parameters
+    ----------
+    engine
+        Where the table is; nothing is asked of it.
+    layout
+        The tables to count.
+    rows
+        About how many rows the table has, if the caller states it.
+    """
     outer = layout.sets[layout.outer :]
     cells = sum(prod(layout.sizes[k] for k in members) for members in outer)
-    return engine.remote and len(outer) <= _MOST_QUERIES and cells <= _MOST_CELLS
+    if not engine.remote:
+        return False, "the rows are in this process"
+    most = _MOST_MAPPED_CELLS if engine.maps else _MOST_CELLS
+    if cells > most:
+        return False, f"the tables have {cells:,} cells, more than {most:,}"
+    if engine.maps:
+        return True, f"its workers read the table once, for {len(outer):,} tables of {cells:,} cells"
+    columns = len({k for members in outer for k in members})
+    pushed = _cheapest(engine, layout, rows)[1]
+    fetched = engine.costs.query + _assumed(rows) * max(columns, 1) * engine.costs.fetched
+    stated = "as stated" if rows is not None else "taken for the number that is not stated"
+    reason = (
+        f"for {len(outer):,} tables of {columns:,} columns and {_assumed(rows):,} rows ({stated}), counting there is "
+        f"expected to take {pushed:.2g} s, fetching {fetched:.2g} s"
+    )
+    return pushed <= fetched, reason
+
+
+def covering(engine: Engine, layout: Layout, rows: int | None = None) -> tuple[Wide, ...]:
+    """Return tables that hold all others, and that are the least work for the engine to count, by public numbers alone.
+
+    Parameters
+    ----------
+    engine
+        Where the table is; nothing is asked of it.
+    layout
+        The tables to count.
+    rows
+        About how many rows the table has, if the caller states it.
+    """
+    return _cheapest(engine, layout, rows)[0]
+
+
+def _cheapest(engine: Engine, layout: Layout, rows: int | None) -> tuple[tuple[Wide, ...], float]:
+    """Return the tables that are the least work to count, and in how many seconds the engine is expected to do it."""
+    outer, costs, assumed = layout.sets[layout.outer :], engine.costs, _assumed(rows)
+    columns = len({k for members in outer for k in members})
+    found: list[tuple[tuple[Wide, ...], float]] = []
+    for limit in _LIMITS:
+        tables = cover(layout.sizes, outer, most_cells=limit)
+        sent = sum(min(prod(layout.sizes[k] for k in table.members), assumed) for table in tables)
+        queries = -(-len(tables) // costs.sets)
+        work = queries * columns * costs.coded + len(tables) * costs.grouped
+        found.append((tables, queries * costs.query + assumed * work + sent * costs.sent))
+    return min(found, key=lambda one: one[1])
+
+
+def _assumed(rows: int | None) -> int:
+    """Return the number of rows that a choice is made for."""
+    return _NOMINAL_ROWS if rows is None else rows
 
 
 class PushDown:
@@ -49,6 +122,8 @@ class PushDown:
         The table.
     domain, layout
         What is declared, and the tables to count.
+    tables
+        The tables that the engine counts: a cover of the outer ones.
     choice
         Whose row it is, how many rows of one person are kept, and the salt that decides which; None: all are.
 
@@ -58,9 +133,17 @@ class PushDown:
         Why the engine must not count this table, by the types of its columns; empty if it may.
     """
 
-    def __init__(self, engine: Engine, domain: Domain, layout: Layout, choice: Choice | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        domain: Domain,
+        layout: Layout,
+        tables: Sequence[Wide],
+        choice: Choice | None = None,
+    ) -> None:
         privacy_id = None if choice is None else choice.privacy_id
         self._engine, self._layout, self._choice, self._privacy_id = engine, layout, choice, privacy_id
+        self._tables = tables
         needed = {k for members in layout.sets[layout.outer :] for k in members}
         names = {k: domain.attributes[k] for k in read(domain, needed)}
         require_columns(engine, tuple(names.values()), privacy_id=privacy_id)
@@ -81,7 +164,8 @@ class PushDown:
             self.refusal = f"a column is of a type that only its own engine knows; {FETCH}, or convert it"
             return
         self._keys = {
-            k: Key(domain[name], self._schema[engine.column(name)], engine.column(name)) for k, name in names.items()
+            k: Key(domain[name], self._schema[engine.column(name)], engine.column(name), joins=engine.joins)
+            for k, name in names.items()
         }
         self._id_kind = None if privacy_id is None else self._schema[engine.column(privacy_id)]
         self._drops = [k for k, name in names.items() if domain[name].outside == "drop"]
@@ -96,23 +180,39 @@ class PushDown:
         progress
             Called with the number of tables that are counted and of all to count.
         """
-        layout = self._layout
         rows = self._coded()
-        self._check(rows)
-        for k in self._drops:
-            rows = rows.filter(nw.col(_CODE.format(k)) != OUTSIDE)
+        if self._choice is not None:
+            self._check(rows)
+        rows = self._not_dropped(rows)
         if self._choice is not None:
             rows = self._choosable(rows)
-        counts = np.zeros(layout.cells, dtype=np.int64)
-        outer = range(layout.outer, len(layout.sets))
-        progress(0, len(outer))
-        sets = [[_CODE.format(k) for k in layout.sets[place]] for place in outer]
-        for done, (place, groups) in enumerate(zip(outer, self._engine.groups(rows, sets, self._choice), strict=True)):
-            table = counts[layout.index.offset[place] : layout.index.offset[place + 1]].reshape(layout.shape(place))
-            self._count(groups, {_CODE.format(k): self._keys[k] for k in layout.sets[place]}, table)
-            progress(done + 1, len(outer))
-        sum_inner(layout, counts)
-        return counts
+        progress(0, len(self._layout.sets) - self._layout.outer)
+        return sum_wide(self._layout, self._tables, self._counted(rows, progress))
+
+    def _counted(self, rows: nw.LazyFrame[Any], progress: Callable[[int, int], None]) -> Iterator[Integers]:
+        """Yield the counts of each table."""
+        counted = {k for table in self._tables for k in table.members}
+        # An attribute that only drops rows is in no table: it is counted for its errors, unless they were checked.
+        unseen = [k for k, key in self._keys.items() if k not in counted and key.errors and self._choice is None]
+        members = [*(table.members for table in self._tables), *((k,) for k in unseen)]
+        groups = self._engine.groups(rows, [[_CODE.format(k) for k in one] for one in members], self._choice)
+        done = 0
+        for place, (one, found) in enumerate(zip(members, groups, strict=True)):
+            table = np.zeros([self._layout.sizes[k] for k in one], dtype=np.int64)
+            self._count(found, {_CODE.format(k): self._keys[k] for k in one}, table)
+            if place < len(self._tables):
+                yield table
+                done += len(self._tables[place].holds)
+                progress(done, len(self._layout.sets) - self._layout.outer)
+
+    def _not_dropped(self, rows: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
+        """Return rows without those that are dropped, unless they have a value that is an error."""
+        if not self._drops:
+            return rows
+        kept = ~reduce(or_, [nw.col(_CODE.format(k)) == OUTSIDE for k in self._drops])
+        marks = [(k, mark) for k, key in self._keys.items() for mark in key.errors]
+        wrong = [nw.col(_CODE.format(k)) == mark for k, mark in marks]
+        return rows.filter(reduce(or_, wrong, kept))
 
     def _unknown_id(self) -> str:
         """Say that the engine cannot choose the rows of persons, or not by ids of this type."""
@@ -143,11 +243,19 @@ class PushDown:
 
     def _coded(self) -> nw.LazyFrame[Any]:
         """Return all rows as codes, with their persons."""
-        columns = [key.expression().alias(_CODE.format(k)) for k, key in self._keys.items()]
+        frame, columns = self._frame, []
+        for k, key in self._keys.items():
+            found = None
+            if key.joined:
+                label, found = _LABEL.format(k), _LABEL_CODE.format(k)
+                labels = self._engine.text_table(key.coded_texts, (label, found))
+                texts = frame.with_columns(key.text().alias(_TEXT.format(k)))
+                frame = texts.join(labels, how="left", left_on=_TEXT.format(k), right_on=label)
+            columns.append(key.expression(found).alias(_CODE.format(k)))
         if self._privacy_id is not None:
             columns.append(nw.col(self._engine.column(self._privacy_id)).alias(PERSON))
         # A frame has at least one column, also where there is nothing to group by.
-        return self._frame.select(*(columns or [nw.col(self._engine.column(self._engine.names[0])).alias(COUNT)]))
+        return frame.select(*(columns or [nw.col(self._engine.column(self._engine.names[0])).alias(COUNT)]))
 
     def _choosable(self, rows: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """Return rows with their persons, and with the text of their codes by which they are chosen."""

@@ -12,7 +12,7 @@ A `CodedTable` is a table in memory whose values are codes already: the simplest
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -144,16 +144,7 @@ class Tally:
 
     def counts(self) -> Integers:
         """Return the exact counts of every table of the closure, in one buffer."""
-        layout = self._layout
-        counts = np.zeros(layout.cells, dtype=np.int64)
-        for table, shape, wide in zip(self._wide, self._shapes, self._counts, strict=True):
-            whole = wide.reshape(shape)
-            for held in table.holds:
-                place = layout.outer + held
-                others = tuple(axis for axis, k in enumerate(table.members) if k not in layout.sets[place])
-                counts[layout.index.offset[place] : layout.index.offset[place + 1]] = whole.sum(axis=others).ravel()
-        sum_inner(layout, counts)
-        return counts
+        return sum_wide(self._layout, self._wide, self._counts)
 
     def _count(self, table: int, columns: Codes, weights: Integers | None) -> None:
         """Add the rows to one wide table."""
@@ -184,6 +175,29 @@ def count_closure(layout: Layout, columns: Codes) -> Integers:
     for begin in range(0, columns.shape[1], rows):
         tally.add(np.ascontiguousarray(columns[:, begin : begin + rows]))
     return tally.counts()
+
+
+def sum_wide(layout: Layout, tables: Sequence[Wide], counts: Iterable[Integers]) -> Integers:
+    """Return the exact counts of all tables of a closure, in one buffer, from those of tables that hold its outer ones.
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    tables
+        The tables that were counted: a cover of the outer ones.
+    counts
+        Their counts, in the same order; each of any shape.
+    """
+    found = np.zeros(layout.cells, dtype=np.int64)
+    for table, wide in zip(tables, counts, strict=True):
+        whole = wide.reshape([layout.sizes[k] for k in table.members])
+        for held in table.holds:
+            place = layout.outer + held
+            others = tuple(axis for axis, k in enumerate(table.members) if k not in layout.sets[place])
+            found[layout.index.offset[place] : layout.index.offset[place + 1]] = whole.sum(axis=others).ravel()
+    sum_inner(layout, found)
+    return found
 
 
 def sum_inner(layout: Layout, counts: Integers) -> None:

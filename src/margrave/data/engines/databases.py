@@ -6,7 +6,7 @@ end, so that nothing is left there. It chooses the rows of persons and counts th
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from uuid import uuid4
@@ -15,7 +15,17 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from margrave.data.engines.engine import BATCH_ROWS, COUNT, DuckEngine, Engine, coded_columns
+from margrave.data.engines.engine import (
+    BATCH_ROWS,
+    COUNT,
+    Costs,
+    DuckEngine,
+    Engine,
+    coded_columns,
+    grouping_sets,
+    split_sets,
+    values_sql,
+)
 from margrave.data.persons import FOLDED, ROW, Choice, Dialect, chosen_sql
 from margrave.data.read_only import connect_reading, postgres_table
 from margrave.data.redaction import split_url
@@ -48,6 +58,13 @@ _ID_COLLATION = f"""
 _POSTGRES_TEXTS = frozenset({25, 1043})
 _POSTGRES_IDS = _POSTGRES_TEXTS | {16, 17, 20, 21, 23, 700, 701, 1082, 1083, 1114, 1184, 1700, 2950, 3500}
 _FOLDING = ("bpchar", "char", "citext")
+# Groups as bytes: a block of so many of them is one value, which has to be shorter than a gigabyte.
+_BLOCK, _NULL = 2**16, -9
+_PACKED = """
+    SELECT string_agg(bytes, ''::bytea) FROM (
+        SELECT {bytes} AS bytes, (row_number() OVER () - 1) / {block} AS block FROM ({groups}) AS margrave_groups
+    ) AS margrave_packed GROUP BY block
+"""
 # Which version of PostgreSQL was the first with sha256, and how the rule is written there.
 _FIRST_WITH_SHA = 110_000
 _POSTGRES = Dialect(digest="sha256(convert_to({}, 'UTF8'))", exact='{} COLLATE "C"')
@@ -88,6 +105,7 @@ class IbisEngine(Engine):
     # Not every back end has SHA-256, or compares all texts byte for byte.
     chooses = False
     chooses_here = False
+    costs = Costs(fetched=1e-6, coded=3e-7, grouped=3e-7, sent=1e-5, query=0.5)
 
     def __init__(self, table: Any, stack: ExitStack) -> None:  # noqa: ANN401 - Ibis is an extra
         self._table, self._backend = table, table.get_backend()
@@ -125,6 +143,9 @@ class IbisEngine(Engine):
 
 class PostgresEngine(IbisEngine):
     """An Ibis table on PostgreSQL."""
+
+    costs = Costs(fetched=2e-6, coded=2e-7, grouped=4e-7, sent=1e-6, query=0.3, sets=32)
+    joins = True
 
     def __init__(self, table: Any, stack: ExitStack) -> None:  # noqa: ANN401 - Ibis is an extra
         connection = table.get_backend().con
@@ -165,33 +186,44 @@ class PostgresEngine(IbisEngine):
             return ""
         return "" if self._backend.con.execute(_ID_COLLATION.format(query=query)).fetchone() == (True,) else FOLDED
 
+    def text_table(self, codes: Mapping[str, int], names: tuple[str, str]) -> nw.LazyFrame[Any]:
+        """Return a table of labels and their codes; of values, because a READ ONLY transaction creates no table."""
+        import ibis
+
+        schema = ibis.schema({names[0]: "string", names[1]: "int64"})
+        frame: nw.LazyFrame[Any] = nw.from_native(self._backend.sql(values_sql(codes, names), schema=schema)).lazy()
+        return frame
+
     def groups(
         self, frame: nw.LazyFrame[Any], sets: Sequence[Sequence[str]], choice: Choice | None = None
     ) -> Iterator[pa.Table]:
-        """Yield the groups of each set; where rows are chosen by one query for all sets, which writes nothing."""
-        if choice is None:
-            yield from super().groups(frame, sets)
-            return
-        rows, names = nw.to_native(frame), coded_columns(frame)
+        """Yield the groups of each set, several sets a query; where rows are chosen, all sets in one query."""
+        rows = nw.to_native(frame)
         _hand_over(rows)
-        # As a parameter: a query that fails is logged by many servers, and the salt is not in it. A setting of the
-        # transaction would not do, because the query of a job can change it from row to row.
-        source = f"({self._backend.compile(rows).replace('%', '%%')}) AS margrave_rows"
-        kept = chosen_sql(source, names, [ROW], choice.most, "%s::text", _POSTGRES)
-        grouping = ", ".join(f"({', '.join(group)})" for group in sets)
-        query = f"SELECT {', '.join([*names, f'count(*) AS {COUNT}'])} FROM ({kept}) AS margrave_kept"
-        schema = pa.schema([(name, pa.int64()) for name in [*names, COUNT]])
-        batches = self._read(f"{query} GROUP BY GROUPING SETS ({grouping})", schema, [choice.salt.hex()])
-        yield from _split(pa.Table.from_batches(batches, schema=schema), names, sets)
+        source, parameters = f"({self._backend.compile(rows)}) AS margrave_rows", None
+        most = self.costs.sets
+        if choice is not None:
+            # As a parameter: a query that fails is logged by many servers, and the salt is not in it. A setting of the
+            # transaction would not do, because the query of a job can change it from row to row.
+            source, parameters, most = source.replace("%", "%%"), [choice.salt.hex()], len(sets)
+            columns = coded_columns(frame)
+            kept = chosen_sql(source, columns, [ROW], choice.most, "%s::text", _POSTGRES)
+            source = f"({kept}) AS margrave_kept"
+        for begin in range(0, len(sets), max(most, 1)):
+            some = sets[begin : begin + most]
+            names = list(dict.fromkeys(name for group in some for name in group))
+            yield from split_sets(self._groups(grouping_sets(source, names, some), names, parameters), names, some)
 
-
-def _split(groups: pa.Table, names: Sequence[str], sets: Sequence[Sequence[str]]) -> Iterator[pa.Table]:
-    """Yield the groups of each set; codes are never null, so that those of other sets tell which set it is."""
-    there = [groups.column(name).is_valid().to_numpy() for name in names]
-    patterns = np.packbits(np.array(there, dtype=np.bool_).reshape(len(names), groups.num_rows), axis=0)
-    for group in sets:
-        wanted = np.packbits(np.array([name in group for name in names], dtype=np.bool_))
-        yield groups.filter(pa.array((patterns == wanted[:, None]).all(axis=0)))
+    def _groups(self, query: str, names: Sequence[str], parameters: Sequence[str] | None) -> pa.Table:
+        """Return codes and counts of a query; as bytes of many groups at once, since to send values takes longer."""
+        codes = [f"int4send(coalesce({name}::int4, {_NULL}))" for name in names]
+        packed = _PACKED.format(bytes=" || ".join([*codes, f"int8send({COUNT})"]), groups=query, block=_BLOCK)
+        blocks = self._read(packed, pa.schema([("block", pa.binary())]), parameters)
+        kind = np.dtype([*((name, ">i4") for name in names), (COUNT, ">i8")])
+        parts = [np.frombuffer(value.as_buffer(), dtype=kind) for batch in blocks for value in batch.column(0)]
+        found = np.concatenate(parts) if parts else np.empty(0, dtype=kind)
+        columns = {name: pa.array(found[name].astype(np.int64), mask=found[name] == _NULL) for name in names}
+        return pa.table({**columns, COUNT: found[COUNT].astype(np.int64)})
 
 
 def _cursor_rows(
@@ -250,5 +282,11 @@ def open_url(url: str, table: str | None, query: str | None, stack: ExitStack) -
     if query is not None:
         return open_ibis(postgres_table(connection, query), stack)
     backend = ibis.postgres.from_connection(connection)
-    schema, _, name = (table or named or "").rpartition(".")
+    path, _, name = (table or named or "").rpartition(".")
+    catalog, _, schema = path.rpartition(".")
+    if catalog not in ("", connection.info.dbname):
+        raise DataError(
+            f"table {table or named!r} is in another database than the one that is connected",
+            remedy="name the table as schema.table, and its database in the URL",
+        )
     return open_ibis(backend.table(name, database=schema or None), stack)

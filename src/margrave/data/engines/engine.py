@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
 import narwhals as nw
+import numpy as np
 import pyarrow as pa
 
 from margrave.data.persons import FOLDED, PERSON, ROW, Choice, canonical_ids, keep_rows, plain_ids, refused_ids
-from margrave.data.read_only import connect, quoted, stream
+from margrave.data.read_only import connect, quoted, stream, text
 from margrave.errors import DataError, suggestion
 
 # Rows of a batch that an engine is asked for: few enough to stay in the caches, enough to make a call worth its while.
@@ -31,11 +33,43 @@ _DUCK_IDS = (
     *("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamp with time zone"),
 )
 # Texts that are the same to collations that ignore case, accents or the form of Unicode.
-_IDS = "margrave_ids"
+_IDS, _ROWS = "margrave_ids", "margrave_coded"
+# How many tables one query of DuckDB counts: each has its own groups in memory.
+_MOST_SETS = 32
 _ALIKE = ("a", "A", "\u00e1", "a\u0301")
 
 # Readers that were read: what is left of them must not pass for a table.
 _READ: WeakSet[Any] = WeakSet()
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the work of an engine costs, in seconds, as far as the choice between fetching and pushing down needs it.
+
+    They are measured once, on tables that were made up; a choice never measures the table that it is made for.
+
+    Attributes
+    ----------
+    fetched
+        Of a value that is fetched and encoded here.
+    coded
+        Of a value that the engine codes.
+    grouped
+        Of a row in a table that the engine counts.
+    sent
+        Of a cell that the engine sends.
+    query
+        Of a query, whatever it asks.
+    sets
+        How many tables one query counts.
+    """
+
+    fetched: float
+    coded: float
+    grouped: float
+    sent: float
+    query: float
+    sets: int = 1
 
 
 class Engine(ABC):
@@ -57,6 +91,10 @@ class Engine(ABC):
         Whether it can tell by itself which rows of a person are kept (`margrave.data.persons`).
     chooses_here
         Whether the codes of all rows come into this process for that, so that ids of every allowed type will do.
+    costs
+        What its work costs, for the choice between fetching and pushing down.
+    joins
+        Whether `text_table` gives a table.
     maps
         Whether it runs functions of Python on batches of rows where the rows are, as a cluster does
         (`margrave.data.counting.executors`).
@@ -69,6 +107,9 @@ class Engine(ABC):
     threaded = True
     chooses = True
     chooses_here = True
+    # As measured in this process: a query of a frame, or of DuckDB, is soon made.
+    costs = Costs(fetched=1e-8, coded=1e-8, grouped=5e-8, sent=1e-7, query=0.01)
+    joins = False
     maps = False
 
     def __init__(self, names: Sequence[str], stack: ExitStack) -> None:
@@ -87,6 +128,15 @@ class Engine(ABC):
         """Return the name that a column has in `lazy`."""
         return name
 
+    def native(self, frame: nw.LazyFrame[Any]) -> Any:  # noqa: ANN401 - a frame of the engine
+        """Return a frame that was made from `lazy` as a frame of the engine, which has ``mapInArrow`` where it maps."""
+        return nw.to_native(frame)
+
+    def collected(self, frame: Any) -> pa.Table:  # noqa: ANN401 - a frame of the engine
+        """Return the rows of a frame of the engine."""
+        table: pa.Table = nw.from_native(frame).lazy().collect("pyarrow").to_native()
+        return table
+
     def bytewise(self, columns: Sequence[str]) -> frozenset[str]:
         """Return those of some columns of texts that the engine is known to compare byte for byte.
 
@@ -99,6 +149,18 @@ class Engine(ABC):
         """Yield the rows of a frame that was made from `lazy`."""
         table: pa.Table = frame.collect("pyarrow").to_native()
         yield from table.to_batches()
+
+    def text_table(self, codes: Mapping[str, int], names: tuple[str, str]) -> nw.LazyFrame[Any]:
+        """Return a table of labels and their codes that `lazy` can be joined with, where ``joins``.
+
+        Parameters
+        ----------
+        codes
+            The code of each label.
+        names
+            The names of the two columns.
+        """
+        raise NotImplementedError
 
     def id_fault(self, column: str) -> str:
         """Return what keeps a column from telling persons apart, in words; empty if nothing is known that does.
@@ -136,6 +198,37 @@ class Engine(ABC):
         rows = (_with_canonical_ids(batch, choice.privacy_id) for batch in self.collect(frame))
         kept = keep_rows(connection, rows, columns, [ROW], choice)
         return nw.from_native(kept).lazy()
+
+
+def grouping_sets(rows: str, names: Sequence[str], sets: Sequence[Sequence[str]]) -> str:
+    """Return the query that counts several tables at once.
+
+    Parameters
+    ----------
+    rows
+        The rows, as SQL has them after FROM.
+    names
+        All columns of codes, which are never null.
+    sets
+        The columns of each table.
+    """
+    listed = ", ".join(f"({', '.join(group)})" for group in sets)
+    return f"SELECT {', '.join([*names, f'count(*) AS {COUNT}'])} FROM {rows} GROUP BY GROUPING SETS ({listed})"
+
+
+def split_sets(groups: pa.Table, names: Sequence[str], sets: Sequence[Sequence[str]]) -> Iterator[pa.Table]:
+    """Yield the groups of each set of `grouping_sets`; a column is null exactly in the groups of sets without it."""
+    there = [groups.column(name).is_valid().to_numpy() for name in names]
+    patterns = np.packbits(np.array(there, dtype=np.bool_).reshape(len(names), groups.num_rows), axis=0)
+    for group in sets:
+        wanted = np.packbits(np.array([name in group for name in names], dtype=np.bool_))
+        yield groups.filter(pa.array((patterns == wanted[:, None]).all(axis=0)))
+
+
+def values_sql(codes: Mapping[str, int], names: tuple[str, str]) -> str:
+    """Return the query for a table of labels and their codes."""
+    listed = ", ".join(f"({text(label)}, {code})" for label, code in codes.items())
+    return f"SELECT * FROM (VALUES {listed}) AS margrave_labels({', '.join(names)})"
 
 
 def coded_columns(frame: nw.LazyFrame[Any]) -> list[str]:
@@ -214,6 +307,8 @@ class ArrowEngine(Engine):
 class DuckEngine(Engine):
     """A relation of DuckDB."""
 
+    joins = True
+
     def __init__(self, relation: Any, stack: ExitStack) -> None:  # noqa: ANN401 - its class moves between versions
         self._relation = relation
         super().__init__(relation.columns, stack)
@@ -228,6 +323,23 @@ class DuckEngine(Engine):
         columns = [_plainly_compared(*column) for column in zip(self.names, self._relation.types, strict=True)]
         frame: nw.LazyFrame[Any] = nw.from_native(self._relation.project(", ".join(columns))).lazy()
         return frame
+
+    def text_table(self, codes: Mapping[str, int], names: tuple[str, str]) -> nw.LazyFrame[Any]:
+        """Return a table of labels and their codes."""
+        frame: nw.LazyFrame[Any] = nw.from_native(self._relation.query(_IDS, values_sql(codes, names))).lazy()
+        return frame
+
+    def groups(
+        self, frame: nw.LazyFrame[Any], sets: Sequence[Sequence[str]], choice: Choice | None = None
+    ) -> Iterator[pa.Table]:
+        """Yield the groups of each set, several sets a query."""
+        rows = frame if choice is None else self._chosen(frame, choice)
+        relation = nw.to_native(rows)
+        for begin in range(0, len(sets), _MOST_SETS):
+            some = sets[begin : begin + _MOST_SETS]
+            names = list(dict.fromkeys(name for group in some for name in group))
+            groups = relation.query(_ROWS, grouping_sets(_ROWS, names, some)).to_arrow_table()
+            yield from split_sets(groups, names, some)
 
     def id_fault(self, column: str) -> str:
         """Return what keeps a column from telling persons apart, by its type and its collation."""

@@ -34,6 +34,8 @@ from margrave.errors import DataError, suggestion
 _LONGEST_LINE = 2**24
 _PIECE = 2**20
 _MOST_TABLES = 50
+# How many folders, by partitions, a file of a Delta or Iceberg table lies below the folder of the table.
+_MOST_PARENTS = 6
 _TABLES = (
     "SELECT CASE table_schema WHEN 'main' THEN table_name ELSE table_schema || '.' || table_name END "
     "FROM information_schema.tables WHERE table_catalog = current_database() ORDER BY 1"
@@ -65,7 +67,25 @@ def open_file(path: str | os.PathLike[str], stack: ExitStack, text_format: TextF
         return SeparatedEngine(_files(name), written, stack)
     if format_of(name) in JSON:
         return TextEngine(_json_relation(_files(name), stack), stack)
+    if Path(name).is_dir():
+        _check_alone(str(Path(name) / "any"))
+        raise DataError(f"{shown(name)} is a folder", remedy="give its files by a pattern, such as 'folder/*.parquet'")
     raise wrong_ending(name)
+
+
+def _check_alone(file: str) -> None:
+    """Refuse a file of a Delta or Iceberg table: a log says which of its files, and which of their rows, are there."""
+    for folder in Path(file).absolute().parents[:_MOST_PARENTS]:
+        if (folder / "_delta_log").is_dir():
+            kind = "Delta"
+        elif next((folder / "metadata").glob("*.metadata.json"), None) is not None:
+            kind = "Iceberg"
+        else:
+            continue
+        raise DataError(
+            f"the folder {shown(str(folder))} holds a table of {kind}, whose files may have rows that were deleted",
+            remedy=f"open it with Spark, DuckDB, Polars or another reader of {kind}, and give the frame or relation",
+        )
 
 
 def _files(name: str) -> list[str]:
@@ -78,6 +98,8 @@ def _files(name: str) -> list[str]:
         if not os.access(file, os.R_OK):
             raise DataError(f"the file {file!r} may not be read", remedy="request permission to read it")
         _check_whole(file)
+        if Path(file).suffix.lower() in PARQUET:
+            _check_alone(file)
     return files
 
 

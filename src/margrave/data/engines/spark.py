@@ -14,7 +14,7 @@ from typing import Any
 import narwhals as nw
 import pyarrow as pa
 
-from margrave.data.engines.engine import FrameEngine, coded_columns
+from margrave.data.engines.engine import Costs, FrameEngine, coded_columns
 from margrave.data.persons import FOLDED, ROW, Choice, Dialect, chosen_sql
 from margrave.errors import DataError
 
@@ -35,6 +35,7 @@ class SparkEngine(FrameEngine):
 
     remote = True
     chooses_here = False
+    costs = Costs(fetched=1e-7, coded=1e-8, grouped=1e-7, sent=1e-6, query=0.5)
     maps = True
 
     def __init__(self, frame: Any, stack: ExitStack) -> None:  # noqa: ANN401 - PySpark is an extra
@@ -48,15 +49,6 @@ class SparkEngine(FrameEngine):
         if self.names.count(name) > 1:
             raise DataError(f"the frame has two columns {name!r}", remedy="give each a name of its own, or drop one")
         return _COLUMN.format(self.names.index(name))
-
-    def native(self, frame: nw.LazyFrame[Any]) -> Any:  # noqa: ANN401 - PySpark is an extra
-        """Return a frame that was made from `lazy` as a PySpark frame."""
-        return nw.to_native(frame)
-
-    def collected(self, frame: Any) -> pa.Table:  # noqa: ANN401 - PySpark is an extra
-        """Return the rows of a PySpark frame."""
-        collected: pa.Table = nw.from_native(frame).lazy().collect("pyarrow").to_native()
-        return collected
 
     def bytewise(self, columns: Sequence[str]) -> frozenset[str]:
         """Return those of some columns that are plain strings, without a collation or a length."""

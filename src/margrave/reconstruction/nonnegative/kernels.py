@@ -142,6 +142,42 @@ def step_block(
 
 
 @compiled
+def step_matrix(
+    z: Floats,
+    v: Floats,
+    target: float,
+    own: float,
+    relaxation: float,
+    shrink: float,
+    parts: tuple[Floats, Floats],
+    sums: tuple[Floats, Floats],
+) -> tuple[float, float, float]:
+    """Do (1), (2) and (3) for a table of two axes; ``parts`` and ``sums`` are its facets (c,), (b,) of P and of s."""
+    columns, rows = parts
+    sum_columns, sum_rows = sums
+    nb, nc = v.shape
+    kept, multiplier, negative = 0.0, 0.0, 0.0
+    for b in range(nb):
+        part, total = rows[b], 0.0
+        for c in range(nc):
+            old = v[b, c]
+            y = max(old, 0.0)
+            x = target * z[b, c] + own * abs(old) + (part + columns[c])
+            new = old + relaxation * (x - y)
+            above = max(new, 0.0)
+            below = new - above
+            kept += (above - y) ** 2
+            multiplier += (below - (old - y)) ** 2
+            negative += max(-x, 0.0)
+            size = above - shrink * below
+            v[b, c] = above + shrink * below
+            total += size
+            sum_columns[c] += size
+        sum_rows[b] = total
+    return kept, multiplier, negative
+
+
+@compiled
 def step_cells(v: Floats, tables: Floats, relaxation: float, shrink: float) -> tuple[float, float, float]:
     """Do (2) for a table x given in ``tables``, which receives |v⁺|; return its parts of the `Moves`."""
     kept, multiplier, negative = 0.0, 0.0, 0.0
@@ -206,9 +242,12 @@ def center_rows(x: Floats, rows: int, columns: int) -> None:
 def center_facets(axes: Integers, order: int, facets: Floats, place: Integers, line: Floats) -> None:
     """Turn each facet j of a table into C_{<j} of it, in place.
 
-    The work of `center_before`, with a shortcut for three axes that allocates nothing: small tables are mostly facets.
+    The work of `center_before`, with shortcuts for up to three axes that allocate nothing: small tables are mostly
+    facets.
     """
-    if order == 3:
+    if order == 2:
+        center_rows(facets[place[1] : place[1] + axes[0]], 1, axes[0])
+    elif order == 3:
         na, nb, nc = axes[0], axes[1], axes[2]
         center_columns(facets[place[1] : place[1] + na * nc], na, nc, line)
         last = facets[place[2] : place[2] + na * nb]
@@ -328,6 +367,20 @@ def step_tables(
                 trailing_facets(parts, place, 0, 0, na, nb, nc),
                 trailing_facets(facets, slot, 0, 0, na, nb, nc),
             )
+        elif order == 2:
+            nb, nc = axes[0], axes[1]
+            sums = (facets[slot[0] : slot[0] + nc], facets[slot[1] : slot[1] + nb])
+            sums[0][:] = 0.0
+            kept, multiplier, negative = step_matrix(
+                z[start:end].reshape(nb, nc),
+                state.reshape(nb, nc),
+                target,
+                own,
+                relaxation,
+                shrink,
+                (parts[place[0] : place[0] + nc], parts[place[1] : place[1] + nb]),
+                sums,
+            )
         else:
             table = spare[: end - start]
             agreeing_table(z[start:end], state, target, own, axes, order, parts, place, table)
@@ -394,27 +447,110 @@ def sum_states(first: int, last: int, index: Index, shift: int, v: Floats, penal
 
 
 @compiled
-def write_multipliers(
-    first: int, last: int, index: Index, shift: int, v: Floats, penalties: Floats, out: Floats
-) -> None:
-    """Write λ = −2 ρ min(v, 0) of the outer tables first … last − 1 to ``out``, which may be v."""
+def gather_outer(first: int, last: int, index: Index, slots: int, facets: Floats, tables: Floats) -> None:
+    """Write the sum of all facets of outer tables that are table t, for the inner tables t = first … last − 1.
+
+    The facets of outer tables have their slots from ``slots`` on.
+    """
     for t in range(first, last):
-        start, end = index.offset[t] - shift, index.offset[t + 1] - shift
-        state, multipliers = v[start:end], out[start:end]
-        for i in range(state.size):
-            multipliers[i] = 2.0 * penalties[t] * max(-state[i], 0.0)
+        table = tables[index.offset[t] : index.offset[t + 1]]
+        table[:] = 0.0
+        for k in range(index.above_start[t], index.above_start[t + 1]):
+            slot = index.above_slot[k]
+            if slot >= slots:
+                facet = facets[slot : slot + table.size]
+                for i in range(table.size):
+                    table[i] += facet[i]
 
 
 @compiled
-def write_states(
-    first: int, last: int, index: Index, shift: int, multipliers: Floats, penalties: Floats, tables: Floats
+def write_tables(
+    first: int,
+    last: int,
+    index: Index,
+    shift: int,
+    inner: Floats,
+    z: Floats,
+    v: Floats,
+    facets: Floats,
+    factors: Factors,
+    out: Floats,
+    lowest: Floats,
+    distances: Floats,
+    compare: bool,
 ) -> None:
-    """Turn tables into v, in place: −λ / 2ρ where λ > 0, else the table without its negative part."""
+    """Write x of the outer tables first … last − 1 to ``out``, which may be v, and the least cell of each.
+
+    With ``compare``, ``out`` stays as it is and ‖x − out‖₁ is written instead. Other parameters as for `step_tables`.
+    """
+    place = np.empty(index.axes.shape[1], dtype=np.int64)
+    parts, line = np.empty(widest_facets(first, last, index)), np.empty(longest_axis(first, last, index))
+    spare = np.empty(largest_table(first, last, index, -1))
     for t in range(first, last):
+        order, axes = index.order[t], index.axes[t]
+        prepare_parts(t, index, inner, factors.inverse[t], facets, parts, place, line)
         start, end = index.offset[t] - shift, index.offset[t + 1] - shift
-        table, own = tables[start:end], multipliers[start:end]
+        table, target = spare[: end - start], out[start:end]
+        agreeing_table(z[start:end], v[start:end], factors.target[t], factors.own[t], axes, order, parts, place, table)
+        least, distance = np.inf, 0.0
+        if compare:
+            for i in range(table.size):
+                distance += abs(table[i] - target[i])
+        else:
+            for i in range(table.size):
+                least = min(least, table[i])
+                target[i] = table[i]
+        lowest[t], distances[t] = least, distance
+
+
+@compiled
+def dual_sums(
+    first: int,
+    last: int,
+    index: Index,
+    shift: int,
+    z: Floats,
+    v: Floats,
+    penalties: Floats,
+    facets: Floats,
+    norms: Floats,
+    products: Floats,
+) -> None:
+    """Write ‖m‖² and m · z with m = C_γ λ, λ = −2 ρ min(v, 0), and the facets C_{<j} s_j / n_j of λ; outer tables."""
+    spare, line = np.empty(largest_table(first, last, index, -1)), np.empty(longest_axis(first, last, index))
+    for t in range(first, last):
+        order, axes, slot = index.order[t], index.axes[t], index.slot[t]
+        start, end = index.offset[t] - shift, index.offset[t + 1] - shift
+        state, target, table = v[start:end], z[start:end], spare[: end - start]
         for i in range(table.size):
-            table[i] = -0.5 * own[i] / penalties[t] if own[i] > 0.0 else max(table[i], 0.0)
+            table[i] = 2.0 * penalties[t] * max(-state[i], 0.0)
+        sum_facets(table, axes, order, facets, slot)
+        finish_facets(axes, order, facets, slot, 1.0, line)
+        add_facets(1.0, table, -1.0, axes, order, facets, slot, table)
+        norm, product = 0.0, 0.0
+        for i in range(table.size):
+            norm += table[i] * table[i]
+            product += table[i] * target[i]
+        norms[t], products[t] = norm, product
+
+
+@compiled
+def residual_distances(
+    first: int, last: int, index: Index, shift: int, z: Floats, tables: Floats, facets: Floats, distances: Floats
+) -> None:
+    """Write ‖C_γ x − z‖² of the outer tables first … last − 1; a buffer of facets is worked in."""
+    spare, line = np.empty(largest_table(first, last, index, -1)), np.empty(longest_axis(first, last, index))
+    for t in range(first, last):
+        order, axes, slot = index.order[t], index.axes[t], index.slot[t]
+        start, end = index.offset[t] - shift, index.offset[t + 1] - shift
+        target, table = z[start:end], spare[: end - start]
+        sum_facets(tables[start:end], axes, order, facets, slot)
+        finish_facets(axes, order, facets, slot, 1.0, line)
+        add_facets(1.0, tables[start:end], -1.0, axes, order, facets, slot, table)
+        total = 0.0
+        for i in range(table.size):
+            total += (table[i] - target[i]) ** 2
+        distances[t] = total
 
 
 @compiled
@@ -425,6 +561,123 @@ def add_targets(first: int, last: int, index: Index, factors: Floats, z: Floats,
         target, residual = z[start:end], residuals[start:end]
         for i in range(target.size):
             residual[i] += factors[t] * target[i]
+
+
+@compiled
+def squared_distances(first: int, last: int, index: Index, z: Floats, residuals: Floats, distances: Floats) -> None:
+    """Write ‖r − z‖² of each table first … last − 1."""
+    for t in range(first, last):
+        start, end = index.offset[t], index.offset[t + 1]
+        target, residual = z[start:end], residuals[start:end]
+        total = 0.0
+        for i in range(target.size):
+            total += (residual[i] - target[i]) ** 2
+        distances[t] = total
+
+
+@compiled
+def count_violations(
+    first: int, last: int, index: Index, shift: int, tables: Floats, total: float, worst: Floats, masses: Floats
+) -> Floats:
+    """Return how violations are spread, and write the largest and the sum of each table first … last − 1.
+
+    A violation −μ > 0 of table γ is counted with weight 1/n_γ at the power of two of −μ n_γ / total, its size against
+    a uniform table's cell. Shape (BINS,).
+    """
+    histogram = np.zeros(BINS)
+    for t in range(first, last):
+        table = tables[index.offset[t] - shift : index.offset[t + 1] - shift]
+        largest, mass = 0.0, 0.0
+        for i in range(table.size):
+            if table[i] < 0.0:
+                largest = max(largest, -table[i])
+                mass -= table[i]
+                _, power = math.frexp(-table[i] * table.size / total)
+                histogram[min(max(power + BINS // 2, 0), BINS - 1)] += 1.0 / table.size
+        worst[t], masses[t] = largest, mass
+    return histogram
+
+
+@compiled
+def write_deficits(table: Floats, floor: float, out: Floats) -> float:
+    """Write what a table lacks, d = max(−μ − floor/n, 0), and return its sum."""
+    allowed, mass = floor / table.size, 0.0
+    for i in range(table.size):
+        out[i] = max(-table[i] - allowed, 0.0)
+        mass += out[i]
+    return mass
+
+
+@compiled
+def sum_deficits(
+    first: int, last: int, index: Index, shift: int, floor: float, tables: Floats, facets: Floats, masses: Floats
+) -> None:
+    """Write the facets n_γ C_{<j} s_j / n_j of d, and its sum, for the outer tables first … last − 1."""
+    spare, line = np.empty(largest_table(first, last, index, -1)), np.empty(longest_axis(first, last, index))
+    for t in range(first, last):
+        order, axes, slot = index.order[t], index.axes[t], index.slot[t]
+        table = tables[index.offset[t] - shift : index.offset[t + 1] - shift]
+        lacking = spare[: table.size]
+        masses[t] = write_deficits(table, floor, lacking)
+        sum_facets(lacking, axes, order, facets, slot)
+        finish_facets(axes, order, facets, slot, float(table.size), line)
+
+
+@compiled
+def lift_tables(
+    first: int,
+    last: int,
+    index: Index,
+    shift: int,
+    floor: float,
+    inner: Floats,
+    facets: Floats,
+    scale: float,
+    tables: Floats,
+) -> None:
+    """Add the tables of the lift to the outer tables first … last − 1, and scale the sums.
+
+    Parameters
+    ----------
+    first, last, index, shift, floor, facets
+        As for `sum_deficits`, which has written the facets.
+    inner
+        Marginals of the inner tables of the lift.
+    scale
+        What the sums are multiplied with.
+    tables
+        The outer tables, replaced.
+    """
+    place = np.empty(index.axes.shape[1], dtype=np.int64)
+    parts, line = np.empty(widest_facets(first, last, index)), np.empty(longest_axis(first, last, index))
+    spare = np.empty(largest_table(first, last, index, -1))
+    for t in range(first, last):
+        order, axes = index.order[t], index.axes[t]
+        table = tables[index.offset[t] - shift : index.offset[t + 1] - shift]
+        lacking = spare[: table.size]
+        write_deficits(table, floor, lacking)
+        prepare_parts(t, index, inner, 1.0 / table.size, facets, parts, place, line)
+        add_facets(1.0, lacking, 1.0, axes, order, parts, place, lacking)
+        for i in range(table.size):
+            table[i] = scale * (table[i] + lacking[i])
+
+
+@compiled
+def least_share(first: int, last: int, index: Index, shift: int, tables: Floats, point: Floats, shares: Floats) -> None:
+    """Write the least weight θ with which (1 − θ) μ + θ u is not negative, for each table first … last − 1.
+
+    Infinite where μ is negative and u is not positive.
+    """
+    for t in range(first, last):
+        table = tables[index.offset[t] - shift : index.offset[t + 1] - shift]
+        positive = point[index.offset[t] - shift : index.offset[t + 1] - shift]
+        share = 0.0
+        for i in range(table.size):
+            if table[i] < 0.0:
+                share = max(share, -table[i] / (positive[i] - table[i])) if positive[i] > 0.0 else np.inf
+                if share == np.inf:
+                    break
+        shares[t] = share
 
 
 @compiled
@@ -445,89 +698,3 @@ def longest_axis(first: int, last: int, index: Index) -> int:
         for j in range(index.order[t]):
             longest = max(longest, index.axes[t, j])
     return longest
-
-
-@compiled
-def dual_sums(first: int, last: int, index: Index, z: Floats, moves: Floats, norms: Floats, products: Floats) -> None:
-    """Write ‖m‖² and m·z of each table first … last − 1, with m given in ``moves``."""
-    for t in range(first, last):
-        start, end = index.offset[t], index.offset[t + 1]
-        move, target = moves[start:end], z[start:end]
-        norm, product = 0.0, 0.0
-        for i in range(move.size):
-            norm += move[i] * move[i]
-            product += move[i] * target[i]
-        norms[t], products[t] = norm, product
-
-
-@compiled
-def squared_distances(first: int, last: int, index: Index, z: Floats, residuals: Floats, distances: Floats) -> None:
-    """Write ‖r − z‖² of each table first … last − 1."""
-    for t in range(first, last):
-        start, end = index.offset[t], index.offset[t + 1]
-        target, residual = z[start:end], residuals[start:end]
-        total = 0.0
-        for i in range(target.size):
-            total += (residual[i] - target[i]) ** 2
-        distances[t] = total
-
-
-@compiled
-def absolute_sums(first: int, last: int, index: Index, tables: Floats, totals: Floats) -> None:
-    """Write Σ |x| of each table first … last − 1."""
-    for t in range(first, last):
-        table = tables[index.offset[t] : index.offset[t + 1]]
-        total = 0.0
-        for i in range(table.size):
-            total += abs(table[i])
-        totals[t] = total
-
-
-@compiled
-def count_violations(first: int, last: int, index: Index, marginals: Floats, total: float, worst: Floats) -> Floats:
-    """Return how violations are spread, and write the largest of each table first … last − 1.
-
-    A violation −μ > 0 of table γ is counted with weight 1/n_γ at the power of two of −μ n_γ / total, its size against
-    a uniform table's cell. Shape (BINS,).
-    """
-    histogram = np.zeros(BINS)
-    for t in range(first, last):
-        table = marginals[index.offset[t] : index.offset[t + 1]]
-        largest = 0.0
-        for i in range(table.size):
-            if table[i] < 0.0:
-                largest = max(largest, -table[i])
-                _, power = math.frexp(-table[i] * table.size / total)
-                histogram[min(max(power + BINS // 2, 0), BINS - 1)] += 1.0 / table.size
-        worst[t] = largest
-    return histogram
-
-
-@compiled
-def keep_deficits(first: int, last: int, index: Index, floor: float, marginals: Floats, masses: Floats) -> None:
-    """Replace the tables first … last − 1 by what they lack, max(−μ − floor/n_γ, 0), and write the sum of each."""
-    for t in range(first, last):
-        table = marginals[index.offset[t] : index.offset[t + 1]]
-        allowed, mass = floor / table.size, 0.0
-        for i in range(table.size):
-            table[i] = max(-table[i] - allowed, 0.0)
-            mass += table[i]
-        masses[t] = mass
-
-
-@compiled
-def least_share(first: int, last: int, index: Index, marginals: Floats, point: Floats, shares: Floats) -> None:
-    """Write the least weight θ with which (1 − θ) μ + θ u is not negative, for each table first … last − 1.
-
-    Infinite where μ is negative and u is not positive.
-    """
-    for t in range(first, last):
-        table = marginals[index.offset[t] : index.offset[t + 1]]
-        positive = point[index.offset[t] : index.offset[t + 1]]
-        share = 0.0
-        for i in range(table.size):
-            if table[i] < 0.0:
-                share = max(share, -table[i] / (positive[i] - table[i])) if positive[i] > 0.0 else np.inf
-                if share == np.inf:
-                    break
-        shares[t] = share

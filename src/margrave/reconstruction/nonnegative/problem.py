@@ -20,11 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats, over_tables
 from margrave.errors import ReleaseError
-from margrave.reconstruction.nonnegative.kernels import squared_distances
 
 if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
     from margrave.algebra.layout import Layout
     from margrave.reconstruction.estimates import Estimates
 
@@ -75,18 +74,6 @@ class Problem:
         view = self.z.view()
         view.setflags(write=False)
         object.__setattr__(self, "z", view)
-
-    def loss(self, residuals: Floats) -> float:
-        """Return f(r) = Σ_τ w_τ ‖r_τ − z_τ‖² over the residuals that are not held."""
-        layout = self.layout
-        distances = np.zeros(len(layout.sets))
-
-        def task(begin: int, end: int) -> None:
-            squared_distances(begin, end, layout.index, self.z, residuals, distances)
-
-        over_tables(task, 0, len(layout.sets), layout.index.offset)
-        free = np.isfinite(self.weights)
-        return float(self.weights[free] @ distances[free])
 
     @cached_property
     def loss_of_zero(self) -> float:

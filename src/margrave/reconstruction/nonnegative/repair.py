@@ -37,19 +37,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats, over_tables
-from margrave.reconstruction.nonnegative.kernels import (
-    BINS,
-    absolute_sums,
-    count_violations,
-    keep_deficits,
-    least_share,
-)
+from margrave.reconstruction.nonnegative.kernels import BINS
+from margrave.reconstruction.nonnegative.outer import REPAIR, Crew, Part
 from margrave.reconstruction.nonnegative.problem import ROUNDING, Problem
-from margrave.reconstruction.nonnegative.splitting import Splitting
+from margrave.reconstruction.nonnegative.splitting import Splitting, added
 
 if TYPE_CHECKING:
-    from margrave.algebra.layout import Layout
+    from margrave.algebra.kernels import Floats
 
 # The most rounds of a repair, with equal penalties and then with those in proportion to cells; and of the search for an
 # interior point.
@@ -61,12 +55,14 @@ _SAME_SHARE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Repair:
-    """Residuals whose tables are not negative, but for rounding.
+    """Tables without negative cells, but for rounding; the outer ones stand in the place of the crew's repair.
 
     Attributes
     ----------
-    residuals
-        In one of the two buffers that were lent; meaningless where ``moved`` is infinite.
+    inner
+        The inner tables; meaningless, like the outer ones, where ``moved`` is infinite.
+    violation
+        The most negative cell before the repair, as a positive number.
     moved
         The share of the total that the repair moved, ½ ‖x' − x‖₁ / T, mean over the outer tables; infinite where no
         tables without negative cells were found.
@@ -74,7 +70,8 @@ class Repair:
         How many rounds it took.
     """
 
-    residuals: Floats
+    inner: Floats
+    violation: float
     moved: float
     rounds: int
 
@@ -100,52 +97,43 @@ class Repairer:
             self._interior, self._searched = interior_point(self.problem), True
         return self._interior
 
-    def repair(self, residuals: Floats, tables: Floats) -> Repair:
-        """Return residuals near the given ones whose tables are not negative.
+    def repair(self, state: Splitting) -> Repair:
+        """Return tables near those of a state that are not negative."""
+        crew, least = state.crew, state.write_tables(REPAIR)
+        if least >= 0:
+            return Repair(state.inner.copy(), 0.0, 0.0, 0)
+        inner, total, still, rounds = self._search(crew)
+        outer = len(self.problem.layout.sets) - self.problem.layout.outer
+        moved = 0.5 * state.distance(REPAIR) / outer / total if total > 0 else 0.0
+        weight = self._lift(crew, inner, total) if still < 0 else 0.0
+        return Repair(inner, -least, moved + weight, rounds)
 
-        Parameters
-        ----------
-        residuals, tables
-            r and S r; both buffers are worked in.
-        """
-        layout = self.problem.layout
-        if not _negative(layout, tables):
-            return Repair(residuals, 0.0, 0)
-        near, rounds, facets = self._search(tables)
-        np.subtract(residuals, near, out=residuals)
-        moved = _share(layout, transform.reconstruct(layout, residuals, out=residuals), float(near[0]))
-        marginals = transform.reconstruct(layout, near, out=residuals)
-        weight, lifted = self._lift(near, marginals, facets) if _negative(layout, marginals) else (0.0, near)
-        return Repair(lifted, moved + weight, rounds)
-
-    def _search(self, tables: Floats) -> tuple[Floats, int, Floats]:
-        """Return residuals near by whose tables are not negative, if the rounds are enough; the rounds; free facets.
-
-        The residuals take the place of the tables.
-        """
+    def _search(self, crew: Crew) -> tuple[Floats, float, float, int]:
+        """Look for tables near by that are not negative; return inner tables, total, least cell, and rounds taken."""
         layout = self.problem.layout
         near_by, outer = feasibility(self.problem), transform.outer_weights(layout)
-        search = Splitting(near_by, tables[layout.inner_cells :], outer)
-        found = run_to_feasibility(search, FIRST_ROUNDS)
-        rounds, near = search.steps, search.residuals(tables, search.facets)
-        if not found:
-            transform.reconstruct(layout, near, out=tables)
-            search = Splitting(near_by, tables[layout.inner_cells :], outer * np.diff(layout.index.offset))
-            run_to_feasibility(search, LAST_ROUNDS)
-            rounds, near = rounds + search.steps, search.residuals(tables, search.facets)
-        return near, rounds, search.facets
+        rounds = 0
+        for penalties, most in ((outer, FIRST_ROUNDS), (outer * np.diff(layout.index.offset), LAST_ROUNDS)):
+            search = Splitting(near_by, penalties=penalties, crew=crew, state=REPAIR, with_loss=False)
+            found = run_to_feasibility(search, most)
+            rounds += search.steps
+            total, least = search.total, search.write_tables(REPAIR)
+            if found:
+                break
+        return search.inner, total, least, rounds
 
-    def _lift(self, residuals: Floats, marginals: Floats, facets: Floats) -> tuple[float, Floats]:
-        """Return the weight of the lift and the lifted residuals; it is infinite if there is nothing to mix in."""
-        layout, total = self.problem.layout, float(residuals[0])
+    def _lift(self, crew: Crew, inner: Floats, total: float) -> float:
+        """Lift what is negative and return the weight of the lift, infinite if there is nothing to mix in."""
         if self.problem.holds_more:
-            if rounding_only(layout, marginals, total):
-                return 0.0, residuals
-            return mix(layout, residuals, marginals, self.interior)
+            # Tables that the holds fix can have cells that are zero, and come out as −1e-17; nothing can mend that. The
+            # sum of a table counts, since cutting it off is what makes tables disagree.
+            lacking = max(one.mass for one in crew.run(Part.violations, REPAIR, total))
+            return 0.0 if lacking <= ROUNDING * total else mix(self.problem, crew, inner, self.interior)
         if total <= 0:
-            residuals[:] = 0.0
-            return 1.0, residuals
-        return lift(layout, residuals, marginals, facets, total)
+            crew.run(Part.clear, REPAIR)
+            inner[:] = 0.0
+            return 1.0
+        return lift(self.problem, crew, inner, total)
 
 
 def feasibility(problem: Problem, z: Floats | None = None) -> Problem:
@@ -165,79 +153,47 @@ def run_to_feasibility(search: Splitting, most: int) -> bool:
     return False
 
 
-def _negative(layout: Layout, marginals: Floats) -> bool:
-    """Tell whether a cell of an outer table is negative."""
-    return bool(marginals[layout.inner_cells :].min() < 0)
-
-
-def rounding_only(layout: Layout, marginals: Floats, total: float) -> bool:
-    """Tell whether all that is negative in any one outer table adds up to no more than rounding.
-
-    Tables that the holds fix can have cells that are zero, and come out as −1e-17; nothing can mend that. The sum
-    counts, since cutting it off is what makes tables disagree.
-    """
-    negative = np.minimum(marginals[layout.inner_cells :], 0.0)
-    starts = layout.index.offset[layout.outer : -1] - layout.inner_cells
-    return bool(np.add.reduceat(negative, starts).min() >= -ROUNDING * total)
-
-
-def _share(layout: Layout, differences: Floats, total: float) -> float:
-    """Return ½ ‖d‖₁ / T of the outer tables, on average; zero where nobody is there to be moved."""
-    sums = np.zeros(len(layout.sets))
-
-    def task(begin: int, end: int) -> None:
-        absolute_sums(begin, end, layout.index, differences, sums)
-
-    over_tables(task, layout.outer, len(layout.sets), layout.index.offset)
-    return float(0.5 * sums[layout.outer :].mean() / total) if total > 0 else 0.0
-
-
-def lift(layout: Layout, residuals: Floats, marginals: Floats, facets: Floats, total: float) -> tuple[float, Floats]:
-    """Return the weight of the lift and the lifted residuals, which take the place of ``marginals``."""
-    index, tables = layout.index, len(layout.sets)
-    spread: list[Floats] = []
-    worst, masses = np.zeros(tables), np.zeros(tables)
-
-    def count(begin: int, end: int) -> None:
-        spread.append(count_violations(begin, end, index, marginals, total, worst))
-
-    def lack(begin: int, end: int) -> None:
-        keep_deficits(begin, end, index, floor, marginals, masses)
-
-    over_tables(count, layout.outer, tables, index.offset)
-    from_above = np.cumsum(np.sum(spread, axis=0)[::-1])
+def lift(problem: Problem, crew: Crew, inner: Floats, total: float) -> float:
+    """Lift the tables in the place of the repair, and these inner ones, and return the weight of the lift."""
+    layout, within = problem.layout, problem.layout.within
+    violations = crew.run(Part.violations, REPAIR, total)
+    from_above = np.cumsum(np.sum([one.spread for one in violations], axis=0)[::-1])
     # Bin b holds relative violations below 2^(b − BINS/2); the floor is the top of the first bin that need not be cut.
     uncut = int(np.searchsorted(from_above, 1.0 - _SAME_SHARE))
     floor = total * 2.0 ** (BINS // 2 - 1 - min(uncut, BINS - 1))
-    floor = min(floor, float((worst[layout.outer :] * np.diff(index.offset)[layout.outer :]).max()))
-    over_tables(lack, layout.outer, tables, index.offset)
-    mass = floor + float(masses.sum())
-    cells = np.diff(index.offset).astype(np.float64)
-    weights = transform.outer_weights(layout) * cells
-    added = transform.adjoint(layout, marginals, weights=weights, factors=1 / cells, out=marginals, facets=facets)
-    added += residuals
-    added *= total / (total + mass)
-    added[0] = total
-    return mass / (total + mass), added
+    floor = min(floor, max(one.largest for one in violations))
+    lacking = crew.run(Part.deficits, REPAIR, floor)
+    mass = floor + sum(one for _, one in lacking)
+    scale = total / (total + mass)
+    lifted = added(gathered for gathered, _ in lacking)
+    if lifted.size:
+        ones, cells = np.ones(layout.outer), np.diff(within.index.offset)
+        facets = np.empty(within.facet_cells)
+        transform.lower_inner(within, facets, lifted, weights=ones, factors=1 / cells)
+        lifted[0] += floor
+        transform.raise_inner(within, lifted, lifted)
+    crew.run(Part.lift, REPAIR, floor, lifted, scale)
+    inner += lifted
+    inner *= scale
+    return mass / (total + mass)
 
 
-def mix(layout: Layout, residuals: Floats, marginals: Floats, interior: Floats | None) -> tuple[float, Floats]:
-    """Return the weight of the lift and the residuals mixed with those of an interior point, if there is one."""
+def mix(problem: Problem, crew: Crew, inner: Floats, interior: Floats | None) -> float:
+    """Mix an interior point into the tables in the place of the repair, and into these inner ones; return its weight.
+
+    Infinite if there is no such point.
+    """
     if interior is None:
-        return math.inf, residuals
-    positive = transform.reconstruct(layout, interior)
-    shares = np.zeros(len(layout.sets))
-
-    def task(begin: int, end: int) -> None:
-        least_share(begin, end, layout.index, marginals, positive, shares)
-
-    over_tables(task, layout.outer, len(layout.sets), layout.index.offset)
-    share = float(shares.max())
+        return math.inf
+    positive = transform.reconstruct(problem.layout, interior)
+    own = crew.cells_per_part(positive[problem.layout.inner_cells :])
+    share = max(crew.run_each(Part.least_share, [(REPAIR, one) for one in own]))
     if not math.isfinite(share):
-        return math.inf, residuals
-    residuals *= 1.0 - share
-    residuals += share * interior
-    return share, residuals
+        return math.inf
+    crew.run_each(Part.mix, [(REPAIR, share, one) for one in own])
+    inner *= 1.0 - share
+    inner += share * positive[: inner.size]
+    return share
 
 
 def interior_point(problem: Problem) -> Floats | None:
@@ -276,7 +232,7 @@ def _search_interior(problem: Problem, point: Floats, independent: Floats, margi
         inside = feasibility(problem, point - margin * independent)
         search = Splitting(inside, penalties=transform.outer_weights(layout))
         if run_to_feasibility(search, _SEARCH_ROUNDS):
-            residuals = search.residuals(np.empty(layout.cells), search.facets)
+            residuals = search.residuals(np.empty(layout.cells), np.empty(layout.facet_cells))
             residuals += margin * independent
             if transform.reconstruct(layout, residuals)[layout.inner_cells :].min() > 0:
                 return residuals

@@ -1,9 +1,22 @@
 r"""GReM-LNN solved: rounds until the repaired tables are proven to be near the best, and the tables.
 
-The rounds (``splitting``) come cheap, a repair and its proof (``certificate``) cost as much as some dozens of them. So
-the solver looks at its state often, which costs about a round, and repairs when the look says that it will do:
+**What a state of the rounds proves.** The problem is to minimise f(r) = Σ_τ w_τ ‖r_τ − z_τ‖² over residuals whose
+tables S r are not negative (``problem``). With κ_τ = 1/(2 w_τ), zero where a residual is held, multipliers λ ≥ 0 on the
+outer tables and m = Sᵀ λ,
 
-    expected f(r') − g(λ) = excess + c · owed,      expected share moved = c' · (what is negative) / T,            (1)
+    g(λ) = −Σ_τ ½ κ_τ ‖m_τ‖² − Σ_τ m_τ · z_τ  ≤  best f                                                            (1)
+
+is a lower bound: the least value of the Lagrangian f(r) − λ · S r, which is reached at r = z + κ m. The upper bound is
+f at the *repaired* residuals r' (``repair``), whose tables are not negative:
+
+    f(r') − g(λ)  ≥  f(r') − best f  ≥  0.                                                                         (2)
+
+f at tables with negative cells proves nothing: it may be below the best.
+
+**When to prove it.** The rounds (``splitting``) come cheap, a repair and its proof cost as much as some dozens of them.
+So the solver looks at its state often, which costs about a round, and repairs when the look says that it will do:
+
+    expected f(r') − g(λ) = excess + c · owed,      expected share moved = c' · (what is negative) / T,            (3)
 
 with ``excess``, ``owed`` and ``negative`` of a `Look`, and c and c' learned from the repairs made so far. What is
 reported is never expected but proven.
@@ -22,10 +35,10 @@ import numpy as np
 
 from margrave.algebra import transform
 from margrave.errors import ReleaseError
-from margrave.reconstruction.nonnegative.certificate import Certificate, certify, relative_gap
+from margrave.reconstruction.nonnegative.outer import REPAIR, ROUNDS, Alone, Crew, Part
 from margrave.reconstruction.nonnegative.problem import ROUNDING, Problem, check_holds, solver_weights
 from margrave.reconstruction.nonnegative.repair import Repairer
-from margrave.reconstruction.nonnegative.splitting import Look, Splitting, tables_of, warm_start
+from margrave.reconstruction.nonnegative.splitting import Look, Splitting, first_penalties, lay_out
 
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
@@ -34,13 +47,17 @@ if TYPE_CHECKING:
 
 # Rounds between looks: so many at least, and so many percent of the rounds done.
 _LOOK_EVERY, _LOOK_GROWTH = 10, 1.1
+# From an earlier solution the first look comes at once, the next ones after twice as many rounds each time.
+_FIRST_WARM_LOOK = 1
 # A certificate is due after so many rounds, and twice as many, and so on, whatever the looks expect; earlier where more
 # than the total is held, as only a certificate can prove that holds contradict each other.
 _FIRST_CERTIFICATE, _FIRST_WITH_HOLDS = 400, 50
-# c and c' of equation (1) before any repair was made; typical of what they turn out to be.
+# c and c' of equation (3) before any repair was made; typical of what they turn out to be.
 _COST, _SHARE = 5.0, 2.0
 # The lift may be this many times the tolerance of the gap.
 _LIFT_PER_TOLERANCE = 10.0
+# A loss that is below that of all-zero tables by less than this share of it is not worth telling from it.
+_NEGLIGIBLE = 1e-12
 
 
 class Status(Enum):
@@ -54,6 +71,39 @@ class Status(Enum):
 
 
 @dataclass(frozen=True, eq=False)
+class State:
+    """Where the rounds of a solve ended, for another solve of the same tables to start from.
+
+    Attributes
+    ----------
+    point
+        Shape (cells of the outer tables,); v of the rounds (``splitting``).
+    penalties
+        Shape (tables,); ρ of each outer table, zero for the inner ones.
+    """
+
+    point: Floats
+    penalties: Floats
+
+    def multipliers(self, layout: Layout) -> Floats:
+        """Return λ = −2 ρ min(v, 0) of the outer tables."""
+        penalties = np.repeat(self.penalties, np.diff(layout.index.offset))[layout.inner_cells :]
+        return -2.0 * penalties * np.minimum(self.point, 0.0)
+
+    def with_penalties(self, penalties: Floats, layout: Layout) -> State:
+        """Return the state with other penalties and the same tables and multipliers; the array of this one is used.
+
+        Penalties grow as a solution comes near, and hold on to it. Another solve starts half way, on a scale of
+        powers, between its own first ones and those: as near, and free to go on.
+        """
+        offset, shift = layout.index.offset.tolist(), layout.inner_cells
+        for table in range(layout.outer, len(layout.sets)):
+            own = self.point[offset[table] - shift : offset[table + 1] - shift]
+            own[own < 0] *= self.penalties[table] / penalties[table]
+        return State(self.point, penalties)
+
+
+@dataclass(frozen=True, eq=False)
 class Solution:
     """Non-negative tables and how near they are to the best ones.
 
@@ -61,8 +111,8 @@ class Solution:
     ----------
     marginals
         Shape (layout.cells,); the tables of the closure, none negative, all in agreement.
-    multipliers
-        Shape (cells of the outer tables,); λ, from which another solve can start.
+    state
+        Where the rounds ended; None if it was not kept.
     status
         Whether the tolerance was reached.
     gap
@@ -76,12 +126,67 @@ class Solution:
     """
 
     marginals: Floats
-    multipliers: Floats
+    state: State | None
     status: Status
     gap: float
     steps: int
     violation: float
     lift: float
+
+    def nearness(self, gap: str) -> str:
+        """Return how near the tables are to the best fit, in words, given the gap as its reader gets it."""
+        if self.steps == 0:
+            return "the best fit itself: no cell was negative, so that no round was needed"
+        return f"within {gap} of the best fit, in proportion, after {self.steps:,} rounds"
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """How good a feasible point is, proven by multipliers; its outer tables stand in the place of the repair.
+
+    Attributes
+    ----------
+    inner
+        The inner tables.
+    loss
+        f(r'); infinite where no feasible point was found.
+    dual
+        g(λ), which no feasible loss is below.
+    gap
+        (f(r') − g(λ)) / f(r'); absolute where f(r') is next to nothing. Infinite where no feasible point was found.
+    lift
+        The share of the total that the repair moved; zero where all-zero tables are the best that is known.
+    violation
+        The most negative cell before the repair, as a positive number.
+    """
+
+    inner: Floats
+    loss: float
+    dual: float
+    gap: float
+    lift: float
+    violation: float
+
+
+def certify(rounds: Splitting, repairer: Repairer) -> Certificate:
+    """Return what the state of the rounds proves; it is not changed."""
+    problem, dual = rounds.problem, rounds.bound()
+    repaired = repairer.repair(rounds)
+    inner, lift = repaired.inner, repaired.moved
+    loss = rounds.loss(REPAIR, inner) if math.isfinite(lift) else math.inf
+    scale = problem.loss_of_zero
+    if not problem.holds_total and not problem.holds_more and loss >= (1 - _NEGLIGIBLE) * scale:
+        # Nothing is left to repair. Near an optimum of no people at all, shares only say how two roundings compare.
+        rounds.crew.run(Part.clear, REPAIR)
+        inner[:] = 0.0
+        loss, lift = scale, 0.0
+    return Certificate(inner, loss, dual, relative_gap(problem, loss - dual, loss), lift, repaired.violation)
+
+
+def relative_gap(problem: Problem, difference: float, loss: float) -> float:
+    """Return a difference of losses relative to the loss, or as it is where the loss is next to nothing."""
+    gap = abs(difference)  # below zero by rounding alone, which is then what is not known
+    return gap / loss if loss > problem.rounding_loss else gap
 
 
 def reconstruct_nonnegative(
@@ -94,7 +199,8 @@ def reconstruct_nonnegative(
     most_negative: float = math.inf,
     max_steps: int = 20_000,
     progress: Callable[[int, float], None] | None = None,
-    start: Floats | None = None,
+    start: State | None = None,
+    workers: Callable[[Problem], Crew] | None = None,
 ) -> Solution:
     """Return the tables of a closure nearest to the estimates with no negative cell.
 
@@ -122,7 +228,10 @@ def reconstruct_nonnegative(
     progress
         Called at each look with the rounds so far and the gap: expected, and at the end proven.
     start
-        Multipliers of an earlier solution to start from; the answer does not depend on it.
+        Where an earlier solution of the same tables ended, from which fewer rounds are needed; the answer does not
+        depend on it.
+    workers
+        Who takes over the outer tables of a problem (``workers``); by default this process keeps them.
     """
     check_options(eta=eta, tolerance=tolerance, most_negative=most_negative, max_steps=max_steps)
     problem = Problem(
@@ -131,11 +240,12 @@ def reconstruct_nonnegative(
     check_holds(problem)
     if problem.holds_total and problem.z[0] == 0:
         return _nobody(estimates)
-    multipliers = None if start is None else _starting_point(start, problem.layout)
-    tables = tables_of(problem)
-    if tables.min() >= 0:
-        return _as_estimated(problem, tables)
-    run = _Run(problem, tables, multipliers, tolerance, most_negative)
+    begin = None if start is None else _checked_state(start, problem.layout)
+    crew = Alone(problem) if workers is None else workers(problem)
+    # A start of its own leaves the place of the rounds free for it.
+    if lay_out(problem, crew, ROUNDS if begin is None else REPAIR) >= 0:
+        return _as_estimated(problem, crew)
+    run = _Run(problem, crew, begin, tolerance, most_negative)
     while True:
         proof, expected = run.advance(max_steps)
         if progress is not None:
@@ -170,18 +280,20 @@ class _Run:
     """One solve: the rounds, when to look at them, and when to ask for a certificate."""
 
     def __init__(
-        self, problem: Problem, tables: Floats, start: Floats | None, tolerance: float, most_negative: float
+        self, problem: Problem, crew: Crew, start: State | None, tolerance: float, most_negative: float
     ) -> None:
-        layout = problem.layout
-        self.problem = problem
+        self.problem, self.crew = problem, crew
         self._tolerance, self._most_negative = tolerance, most_negative
         self._repairer = Repairer(problem)
-        self._buffers = (np.empty(layout.cells), np.empty(layout.cells))
-        self._lags = self._buffers[0] if layout.facet_cells <= layout.cells else np.empty(layout.facet_cells)
-        self.rounds = Splitting(problem, tables) if start is None else self._warm(start, tables)
-        self._next_look = _LOOK_EVERY if start is None else 1  # a good start may be all that is needed
-        first = _FIRST_WITH_HOLDS if problem.holds_more else _FIRST_CERTIFICATE
-        self._next_certificate = first if start is None else 1
+        penalties = first_penalties(problem)
+        if start is not None:
+            start = start.with_penalties(np.sqrt(penalties * start.penalties), problem.layout)
+            penalties = start.penalties
+            crew.run_each(Part.put, [(ROUNDS, one) for one in crew.cells_per_part(start.point)])
+        self.rounds = Splitting(problem, penalties=penalties, crew=crew)
+        self._warm = start is not None
+        self._next_look = _FIRST_WARM_LOOK if self._warm else _LOOK_EVERY
+        self._next_certificate = _FIRST_WITH_HOLDS if problem.holds_more else _FIRST_CERTIFICATE
         self._cost, self._share = _COST, _SHARE
         self._loss: float | None = None
 
@@ -189,8 +301,9 @@ class _Run:
         """Do rounds up to the next look; return a certificate if one was due, and the gap that was expected."""
         rounds = self.rounds
         rounds.run(min(self._next_look, max_steps) - rounds.steps)
-        self._next_look = max(rounds.steps + _LOOK_EVERY, int(rounds.steps * _LOOK_GROWTH))
-        look = rounds.look(self._lags)
+        wait = min(rounds.steps, _LOOK_EVERY) if self._warm else _LOOK_EVERY
+        self._next_look = max(rounds.steps + wait, int(rounds.steps * _LOOK_GROWTH))
+        look = rounds.look()
         gap, share = self._expected(look)
         promising = (
             gap <= self._tolerance
@@ -201,7 +314,7 @@ class _Run:
             return None, gap
         while self._next_certificate <= rounds.steps:
             self._next_certificate *= 2
-        proof = certify(rounds, self._repairer, self._buffers)
+        proof = certify(rounds, self._repairer)
         self._check_contradiction(proof)
         self._learn(look, proof)
         return proof, gap
@@ -214,23 +327,11 @@ class _Run:
             and proof.violation <= self._most_negative
         )
 
-    def _warm(self, multipliers: Floats, buffer: Floats) -> Splitting:
-        """Return rounds that begin at the multipliers given, and at the tables that belong to them."""
-        problem, layout = self.problem, self.problem.layout
-        residuals, tables = self._buffers
-        residuals[: layout.inner_cells], residuals[layout.inner_cells :] = 0.0, multipliers
-        outer = transform.outer_weights(layout)
-        transform.adjoint(layout, residuals, weights=outer, factors=problem.curvatures, out=residuals)
-        residuals += problem.z
-        transform.reconstruct(layout, residuals, out=tables)
-        buffer[:] = tables[layout.inner_cells :]
-        return warm_start(problem, multipliers, buffer)
-
     def _expected(self, look: Look) -> tuple[float, float]:
-        """Return the gap and the share moved that a repair is expected to have, equation (1)."""
+        """Return the gap and the share moved that a repair is expected to have, equation (3)."""
         if self._loss is None:
-            residuals = self.rounds.residuals(self._buffers[0], np.empty(self.problem.layout.facet_cells))
-            self._loss = self.problem.loss(residuals)
+            self.rounds.write_tables(REPAIR)
+            self._loss = self.rounds.loss(REPAIR, self.rounds.inner)
         difference = look.excess + self._cost * look.owed
         share = self._share * look.negative / look.total if look.total > 0 else 0.0
         return relative_gap(self.problem, difference, self._loss), share
@@ -259,18 +360,27 @@ class _Run:
             )
 
 
-def _starting_point(start: Floats, layout: Layout) -> Floats:
-    """Return multipliers that were given as a new array of numbers that are not negative."""
-    cells = layout.cells - layout.inner_cells
-    if np.iscomplexobj(start):
-        raise ReleaseError("the multipliers to start from are complex", remedy="give those of a solution")
-    array = np.array(start, dtype=np.float64)
-    if array.shape != (cells,) or not np.isfinite(array).all():
+def _checked_state(start: object, layout: Layout) -> State:
+    """Return a copy of a state to start from, if it is one of these tables."""
+    if not isinstance(start, State):
         raise ReleaseError(
-            f"the multipliers to start from have shape {array.shape} or are not finite",
-            remedy=f"give those of a solution of the same workload, of shape ({cells},)",
+            f"expected the state of a solution to start from, got a {type(start).__name__}",
+            remedy="give solution.state of an earlier solution",
         )
-    return np.maximum(array, 0.0, out=array)
+    cells, outer = layout.cells - layout.inner_cells, slice(layout.outer, None)
+    point, penalties = np.array(start.point, dtype=np.float64), np.array(start.penalties, dtype=np.float64)
+    if (
+        point.shape != (cells,)
+        or penalties.shape != (len(layout.sets),)
+        or not (np.isfinite(point).all() and np.isfinite(penalties).all() and (penalties[outer] > 0).all())
+    ):
+        raise ReleaseError(
+            f"the state to start from has {point.size:,} cells and {penalties.size:,} penalties, or numbers that it "
+            "cannot have",
+            remedy=f"give that of a solution of the same workload, of {cells:,} cells and {len(layout.sets):,} tables",
+        )
+    penalties[: layout.outer] = 0.0
+    return State(point, penalties)
 
 
 def _nobody(estimates: Estimates) -> Solution:
@@ -278,31 +388,32 @@ def _nobody(estimates: Estimates) -> Solution:
     if estimates.counts[0] == 0:
         raise ReleaseError("the total is held and was never measured", remedy="do not hold it, or measure it")
     layout = estimates.layout
-    multipliers = np.zeros(layout.cells - layout.inner_cells)
-    return Solution(np.zeros(layout.cells), multipliers, Status.SOLVED, gap=0.0, steps=0, violation=0.0, lift=0.0)
+    marginals = np.zeros(layout.cells)
+    state = State(marginals[layout.inner_cells :], transform.outer_weights(layout))
+    return Solution(marginals, state, Status.SOLVED, gap=0.0, steps=0, violation=0.0, lift=0.0)
 
 
-def _as_estimated(problem: Problem, tables: Floats) -> Solution:
+def _as_estimated(problem: Problem, crew: Crew) -> Solution:
     """Return the tables of the estimates, none of which is negative: no others are nearer."""
-    layout = problem.layout
-    marginals = np.empty(layout.cells)
-    transform.raise_inner(layout, problem.z, marginals)
-    marginals[layout.inner_cells :] = tables
+    lay_out(problem, crew, REPAIR)
+    inner = np.array(problem.z[: problem.layout.inner_cells])
+    transform.raise_inner(problem.layout.within, inner, inner)
     # Sums of cells that are not negative are negative by rounding alone.
-    np.maximum(marginals, 0.0, out=marginals)
-    tables[:] = 0.0
-    return Solution(marginals, tables, Status.SOLVED, gap=0.0, steps=0, violation=0.0, lift=0.0)
+    marginals = crew.result(np.maximum(inner, 0.0, out=inner))
+    state = State(marginals[problem.layout.inner_cells :], first_penalties(problem))
+    return Solution(marginals, state, Status.SOLVED, gap=0.0, steps=0, violation=0.0, lift=0.0)
 
 
 def _solution(run: _Run, proof: Certificate, status: Status) -> Solution:
     """Return the tables of a certificate, rounding taken away, with what is known about them."""
+    rounds = run.rounds
     if not math.isfinite(proof.gap):
         raise ReleaseError(
-            f"no non-negative tables were found within {run.rounds.steps} steps that keep all held residuals",
+            f"no non-negative tables were found within {rounds.steps} steps that keep all held residuals",
             remedy="hold fewer residuals, or raise max_steps (a held table with cells next to zero leaves no room)",
         )
-    marginals = transform.reconstruct(run.problem.layout, proof.residuals, out=proof.residuals)
+    marginals = run.crew.result(proof.inner)
     np.maximum(marginals, 0.0, out=marginals)
-    rounds = run.rounds
-    multipliers = rounds.multipliers(rounds.point)
-    return Solution(marginals, multipliers, status, proof.gap, rounds.steps, proof.violation, proof.lift)
+    # What other processes have is not kept: another array as long as all tables would have to be fetched.
+    state = State(rounds.point, rounds.penalties) if isinstance(run.crew, Alone) else None
+    return Solution(marginals, state, status, proof.gap, rounds.steps, proof.violation, proof.lift)

@@ -17,7 +17,7 @@ is diagonal. α = 1.7 over-relaxes.
 whole state, and a round is one pass that reads z and v and writes v (``kernels``).
 
 **Multipliers.** u ≤ 0 after every round, so λ = −2 ρ u ≥ 0 is feasible for the dual of (1) and proves a lower bound
-(``certificate``). At λ, with r from (2),
+(``solver``). At λ, with r from (2),
 
     f(r) − g(λ) = λ · x + Σ_τ (1/w_τ) ‖(S_ρᵀ (y − x))_τ‖²                                                          (4)
 
@@ -28,11 +28,16 @@ way round. The error bound of the method is a sum of ρ ‖y − y*‖² and ρ 
 Each penalty starts at a multiple of w/h and follows the moves of its own table: every few rounds it is multiplied by
 (‖u moved‖ / ‖y moved‖)^½. Penalties grow as the solution comes near and fewer cells change sides.
 
+**Inner and outer tables.** Cells are in the outer tables, and passes over them are those of ``outer``. Here is what
+connects them: (2) for the inner tables, whose numbers are few. It needs nothing of an outer table but its facets.
+
 With w = 0 the same rounds look for any tables that agree and are not negative (``repair``).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,31 +45,16 @@ import numpy as np
 
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats, over_tables
-from margrave.reconstruction.nonnegative.kernels import (
-    Factors,
-    Moves,
-    Sums,
-    add_targets,
-    look_tables,
-    step_tables,
-    sum_states,
-    write_multipliers,
-    write_states,
-)
+from margrave.reconstruction.nonnegative.kernels import add_targets, squared_distances
+from margrave.reconstruction.nonnegative.outer import AT_REST, ROUNDS, Alone, Crew, Part, Stepped
 
 if TYPE_CHECKING:
     from margrave.reconstruction.nonnegative.problem import Problem
 
 _RELAXATION = 1.7
-# Where penalties start, in units of w/h; how often they follow the moves, and by how much at most.
+# Where penalties start, in units of w/h; how often they follow the moves.
 _FIRST_PENALTY = 10.0
 _ROUNDS_PER_PENALTY, _PENALTY_GROWTH = 2, 1.1
-_LARGEST_CHANGE = 10.0
-# The ratio of moves of one table counts as far as it is within this factor of the ratio of all of them together.
-_LARGEST_SPREAD = 3.0
-_AT_REST = 1e-150
-# Penalties stay within this factor of where they started.
-_LARGEST_DRIFT = 1e8
 
 
 @dataclass(frozen=True)
@@ -93,7 +83,7 @@ class Look:
 
 
 class Splitting:
-    """The state of the rounds.
+    """The rounds: their state, and what is known about it.
 
     Parameters
     ----------
@@ -103,27 +93,63 @@ class Splitting:
         v of the outer tables to start from; taken over, not copied. By default the tables of the estimates.
     penalties
         ρ of each outer table, one number a table of the closure; by default chosen from the problem.
+    crew
+        Who has the outer tables, with v of the state in its place already; by default they are in this process.
+    state
+        Which of the two states that the crew has room for.
+    with_loss
+        Whether the crew minimises the loss of its problem, or has its holds alone.
     """
 
-    def __init__(self, problem: Problem, point: Floats | None = None, penalties: Floats | None = None) -> None:
-        layout = problem.layout
-        self.problem = problem
-        self.steps = 0
-        self.point = tables_of(problem) if point is None else point
-        self.facets = np.empty(layout.facet_cells)
-        self._base = problem.z[layout.inner_cells :]
-        self._inner = np.zeros(layout.inner_cells)
-        self._nothing = np.zeros(len(layout.sets))
-        self._moves = Moves(*(np.zeros(len(layout.sets)) for _ in Moves._fields))
-        self._start = first_penalties(problem) if penalties is None else penalties
-        self._factors = _factors(problem, self._start)
+    def __init__(
+        self,
+        problem: Problem,
+        point: Floats | None = None,
+        penalties: Floats | None = None,
+        *,
+        crew: Crew | None = None,
+        state: int = ROUNDS,
+        with_loss: bool = True,
+    ) -> None:
+        self.problem, self.state, self.steps = problem, state, 0
+        self._within = problem.layout.within
+        self._facets = np.empty(self._within.facet_cells)
+        self._ones = np.ones(problem.layout.outer)
+        self.inner = np.zeros(problem.layout.inner_cells)
+        self._alone: Alone | None = None
+        if crew is None:
+            crew = self._alone = Alone(problem)
+            if point is None:
+                lay_out(problem, crew, state)
+            else:
+                self._alone.part.put(state, point)
+        elif isinstance(crew, Alone):
+            self._alone = crew
+        self.crew: Crew = crew
+        penalties = first_penalties(problem) if penalties is None else penalties
+        started = crew.run_each(Part.begin, [(state, own) for own in crew.per_part(penalties)], with_loss=with_loss)
+        self._inverse, self._target = np.empty(0), np.empty(0)
         self._next_penalties = _ROUNDS_PER_PENALTY
-        self.refresh()
+        self._together = 1.0
+        self._settle(started)
 
     @property
     def penalties(self) -> Floats:
-        """ρ of each outer table, zero for the inner ones; shape (tables,)."""
-        return self._factors.penalty
+        """ρ of each outer table, zero for the inner ones; shape (tables,); of rounds in this process."""
+        return self._part.penalties(self.state)
+
+    @property
+    def point(self) -> Floats:
+        """The state v of the outer tables; of rounds in this process."""
+        return self._part.point(self.state)
+
+    @property
+    def total(self) -> float:
+        """The total of x; that of the only table there is, if it is not inside another one."""
+        if self.inner.size:
+            return float(self.inner[0])
+        factors = self._part.factors(self.state)
+        return float(factors.target[0] * self._part.z[0] + factors.own[0] * abs(self.point[0]))
 
     def run(self, rounds: int) -> None:
         """Do some rounds, penalties following the moves."""
@@ -131,7 +157,8 @@ class Splitting:
             due = self.steps >= self._next_penalties
             if due:
                 self._next_penalties = max(self.steps + _ROUNDS_PER_PENALTY, int(self.steps * _PENALTY_GROWTH))
-            self.step(_RELAXATION, self._balanced() if due else self.penalties)
+            self._settle(self.crew.run(Part.step, self.state, self.inner, _RELAXATION, self._together if due else None))
+            self.steps += 1
 
     def step(self, relaxation: float = _RELAXATION, penalties: Floats | None = None) -> float:
         """Do one round and return what was negative in x before it, Σ max(−x, 0) over all outer tables.
@@ -141,136 +168,120 @@ class Splitting:
         relaxation
             α; zero leaves the state as it is.
         penalties
-            ρ from now on; by default as before.
+            ρ from now on, one number a table of the closure; by default as before.
         """
-        layout = self.problem.layout
-        following = self.penalties if penalties is None else penalties
-
-        def task(begin: int, end: int) -> None:
-            step_tables(
-                begin,
-                end,
-                layout.index,
-                layout.inner_cells,
-                self._inner,
-                self._base,
-                self.point,
-                self.facets,
-                self._factors,
-                relaxation,
-                following,
-                self._moves,
-            )
-
-        over_tables(task, layout.outer, len(layout.sets), layout.index.offset)
-        if following is not self.penalties:
-            self._factors = _factors(self.problem, following)
-            self._moves.kept[:] = 0.0
-            self._moves.multiplier[:] = 0.0
-        self._refresh_inner()
+        if penalties is None:
+            stepped = self.crew.run(Part.step, self.state, self.inner, relaxation)
+        else:
+            given = [(self.state, self.inner, relaxation, None, own) for own in self.crew.per_part(penalties)]
+            stepped = self.crew.run_each(Part.step, given)
+        self._settle(stepped)
         self.steps += 1
-        return float(self._moves.negative[layout.outer :].sum())
+        return sum(one.negative for one in stepped)
 
-    def look(self, lags: Floats) -> Look:
-        """Return where the rounds stand; ``lags`` is a buffer of facets to work in."""
+    def look(self) -> Look:
+        """Return where the rounds stand."""
         layout = self.problem.layout
-        sums = Sums(*(np.zeros(len(layout.sets)) for _ in Sums._fields))
-
-        def task(begin: int, end: int) -> None:
-            look_tables(
-                begin,
-                end,
-                layout.index,
-                layout.inner_cells,
-                self._inner,
-                self._base,
-                self.point,
-                self.facets,
-                self._factors,
-                lags,
-                sums,
-            )
-
-        over_tables(task, layout.outer, len(layout.sets), layout.index.offset)
-        inner = np.zeros(layout.inner_cells)
-        ones = np.ones(len(layout.sets))
-        transform.lower_inner(layout, lags, inner, weights=self._nothing, factors=ones)
-        squares = self.penalties**2 * sums.distance
-        if layout.inner_cells:
-            squares[: layout.outer] = np.add.reduceat(inner * inner, layout.index.offset[: layout.outer])
-        outer = slice(layout.outer, None)
-        # A weight that is infinite holds the residual: it does not lag.
-        lag = float((squares / self.problem.weights).sum())
+        looked = self.crew.run(Part.look, self.state, self.inner)
+        lags = self._lowered(added(one.gathered for one in looked), self._ones)
+        lag = self._inner_sum(lags, 1 / self.problem.weights[: layout.outer]) + sum(one.lag for one in looked)
         return Look(
-            excess=float(-2 * self.penalties @ sums.complementarity) + lag,
-            owed=float(2 * self.penalties @ sums.paid),
-            violation=max(0.0, -float(sums.lowest[outer].min())),
-            negative=float(sums.negative[outer].mean()),
-            total=self._total(),
+            excess=-2 * sum(one.complementarity for one in looked) + lag,
+            owed=2 * sum(one.paid for one in looked),
+            violation=max(0.0, -min(one.lowest for one in looked)),
+            negative=sum(one.negative for one in looked) / (len(layout.sets) - layout.outer),
+            total=self.total,
         )
 
-    def _total(self) -> float:
-        """Return the total of x; the only table there is, if it is not inside another one."""
-        if self._inner.size:
-            return float(self._inner[0])
-        return float(self._factors.target[0] * self._base[0] + self._factors.own[0] * abs(self.point[0]))
+    def bound(self) -> float:
+        """Return g(λ), which no loss of tables without negative cells is below."""
+        outer = self.problem.layout.outer
+        bounded = self.crew.run(Part.bound, self.state)
+        pulled = self._lowered(added(one.gathered for one in bounded), self._ones)
+        quadratic = self._inner_sum(pulled, 0.5 * self.problem.curvatures[:outer])
+        linear = float(pulled @ self.problem.z[: pulled.size])
+        return -(quadratic + sum(one.quadratic for one in bounded)) - (linear + sum(one.linear for one in bounded))
+
+    def write_tables(self, place: int) -> float:
+        """Write the outer tables x to the place of a state of the crew, and return the least cell."""
+        return min(self.crew.run(Part.write_tables, self.state, self.inner, place))
+
+    def distance(self, place: int) -> float:
+        """Return Σ |x − x'| between the outer tables x and those that stand in the place of a state of the crew."""
+        return sum(self.crew.run(Part.distance, self.state, self.inner, place))
+
+    def loss(self, place: int, inner: Floats) -> float:
+        """Return the loss f of tables that agree: the outer ones in the place of a state, and these inner ones."""
+        layout, outer = self.problem.layout, self.problem.layout.outer
+        residuals, distances = transform.center(self._within, inner), np.zeros(outer)
+        squared_distances(0, outer, self._within.index, self.problem.z[: layout.inner_cells], residuals, distances)
+        free = np.isfinite(self.problem.weights[:outer])
+        own = float(self.problem.weights[:outer][free] @ distances[free])
+        return own + sum(self.crew.run(Part.loss, place))
 
     def residuals(self, buffer: Floats, facets: Floats) -> Floats:
-        """Return r of equation (2), written to a buffer of the closure; a buffer of facets is worked in."""
-        layout = self.problem.layout
+        """Return r of equation (2) of rounds in this process, written to a buffer of the closure.
+
+        A buffer of facets is worked in.
+        """
+        layout, factors = self.problem.layout, self._part.factors(self.state)
+        inverse, target = factors.inverse.copy(), factors.target.copy()
+        inverse[: layout.outer], target[: layout.outer] = self._inverse, self._target
         buffer[: layout.inner_cells] = 0.0
         np.abs(self.point, out=buffer[layout.inner_cells :])
-        transform.adjoint(
-            layout, buffer, weights=self.penalties, factors=self._factors.inverse, out=buffer, facets=facets
-        )
+        transform.adjoint(layout, buffer, weights=self.penalties, factors=inverse, out=buffer, facets=facets)
 
         def task(begin: int, end: int) -> None:
-            add_targets(begin, end, layout.index, self._factors.target, self.problem.z, buffer)
+            add_targets(begin, end, layout.index, target, self.problem.z, buffer)
 
         over_tables(task, 0, len(layout.sets), layout.index.offset)
         return buffer
 
-    def multipliers(self, out: Floats) -> Floats:
-        """Return λ = −2 ρ u, written to a buffer of the outer tables, which may be that of the state itself."""
-        layout = self.problem.layout
+    @property
+    def _part(self) -> Part:
+        """The only part, of rounds in this process."""
+        if self._alone is None:
+            raise RuntimeError("the outer tables are in other processes")
+        return self._alone.part
 
-        def task(begin: int, end: int) -> None:
-            write_multipliers(begin, end, layout.index, layout.inner_cells, self.point, self.penalties, out)
+    def _settle(self, stepped: list[Stepped]) -> None:
+        """Bring the inner tables to the state of the outer ones: (2) downwards, then S upwards again."""
+        problem, within = self.problem, self._within
+        spectra = [one.spectrum for one in stepped if one.spectrum is not None]
+        if spectra:
+            self._inverse, self._target = _inner_factors(problem.weights[: problem.layout.outer], added(spectra))
+        kept, multiplier = sum(one.kept for one in stepped), sum(one.multiplier for one in stepped)
+        self._together = (math.sqrt(multiplier) + AT_REST) / (math.sqrt(kept) + AT_REST)
+        self.inner = self._lowered(added(one.gathered for one in stepped), self._inverse)
+        add_targets(0, problem.layout.outer, within.index, self._target, problem.z, self.inner)
+        transform.raise_inner(within, self.inner, self.inner)
 
-        over_tables(task, layout.outer, len(layout.sets), layout.index.offset)
-        return out
+    def _lowered(self, gathered: Floats, factors: Floats) -> Floats:
+        """Run the adjoint through the inner tables, in place, given what the outer ones pass on to them."""
+        transform.lower_inner(self._within, self._facets, gathered, weights=self._ones, factors=factors)
+        return gathered
 
-    def refresh(self) -> None:
-        """Sum up the state, at the beginning or after its facets were lent out."""
-        layout = self.problem.layout
+    def _inner_sum(self, residuals: Floats, factors: Floats) -> float:
+        """Return Σ c_τ ‖r_τ‖² over the inner tables."""
+        if not residuals.size:
+            return 0.0
+        squares = np.add.reduceat(residuals * residuals, self._within.index.offset[:-1])
+        return float(squares @ factors)
 
-        def task(begin: int, end: int) -> None:
-            sum_states(begin, end, layout.index, layout.inner_cells, self.point, self.penalties, self.facets)
 
-        over_tables(task, layout.outer, len(layout.sets), layout.index.offset)
-        self._refresh_inner()
+def added(arrays: Iterable[Floats]) -> Floats:
+    """Return the sum of arrays, one for each part, in the first of them."""
+    first, *others = arrays
+    for other in others:
+        first += other
+    return first
 
-    def _refresh_inner(self) -> None:
-        """Bring the marginals of the inner tables to the current state: (2) downwards, then S upwards again."""
-        layout, inner = self.problem.layout, self._inner
-        inner[:] = 0.0
-        transform.lower_inner(layout, self.facets, inner, weights=self._nothing, factors=self._factors.inverse)
-        add_targets(0, layout.outer, layout.index, self._factors.target, self.problem.z, inner)
-        transform.raise_inner(layout, inner, inner)
 
-    def _balanced(self) -> Floats:
-        """Return penalties that follow the moves since they last did."""
-        outer = slice(self.problem.layout.outer, None)
-        kept, multiplier = self._moves.kept[outer], self._moves.multiplier[outer]
-        following = self.penalties.copy()
-        # Next to nothing is added to both, so that tables at rest stay as they are.
-        together = (np.sqrt(multiplier.sum()) + _AT_REST) / (np.sqrt(kept.sum()) + _AT_REST)
-        own = (np.sqrt(multiplier) + _AT_REST) / (np.sqrt(kept) + _AT_REST)
-        ratio = np.clip(own, together / _LARGEST_SPREAD, together * _LARGEST_SPREAD)
-        following[outer] *= np.clip(np.sqrt(ratio), 1 / _LARGEST_CHANGE, _LARGEST_CHANGE)
-        start = self._start[outer]
-        following[outer] = np.clip(following[outer], start / _LARGEST_DRIFT, start * _LARGEST_DRIFT)
-        return following
+def lay_out(problem: Problem, crew: Crew, state: int = ROUNDS) -> float:
+    """Make the tables of the estimates the state of a crew, and return their least cell."""
+    inner = np.array(problem.z[: problem.layout.inner_cells])
+    transform.raise_inner(problem.layout.within, inner, inner)
+    return min(crew.run(Part.lay_out, state, inner))
 
 
 def first_penalties(problem: Problem) -> Floats:
@@ -289,41 +300,9 @@ def first_penalties(problem: Problem) -> Floats:
     return transform.outer_weights(layout) * _FIRST_PENALTY * typical
 
 
-def warm_start(problem: Problem, multipliers: Floats, tables: Floats) -> Splitting:
-    """Return rounds that go on from multipliers of an earlier solve.
-
-    Parameters
-    ----------
-    problem
-        What to solve.
-    multipliers
-        λ ≥ 0 of the outer tables.
-    tables
-        The outer tables at the residuals z + κ Sᵀ λ; taken over as the state.
-    """
-    layout, penalties = problem.layout, first_penalties(problem)
-
-    def task(begin: int, end: int) -> None:
-        write_states(begin, end, layout.index, layout.inner_cells, multipliers, penalties, tables)
-
-    over_tables(task, layout.outer, len(layout.sets), layout.index.offset)
-    return Splitting(problem, tables, penalties)
-
-
-def _factors(problem: Problem, penalties: Floats) -> Factors:
-    """Return what a round with these penalties multiplies with; weights may be zero or infinite."""
-    free = np.isfinite(problem.weights)
-    weights = np.where(free, problem.weights, 0.0)
-    denominators = weights + transform.tables_spectrum(problem.layout, penalties)
-    inverse = np.divide(1.0, denominators, out=np.zeros_like(weights), where=free)
-    return Factors(np.where(free, weights * inverse, 1.0), penalties * inverse, inverse, penalties)
-
-
-def tables_of(problem: Problem) -> Floats:
-    """Return the outer tables of the estimates."""
-    layout = problem.layout
-    inner = np.array(problem.z[: layout.inner_cells])
-    transform.raise_inner(layout, inner, inner)
-    tables = np.empty(layout.cells - layout.inner_cells)
-    transform.raise_outer(layout, inner, problem.z[layout.inner_cells :], tables, shift=layout.inner_cells)
-    return tables
+def _inner_factors(weights: Floats, spectrum: Floats) -> tuple[Floats, Floats]:
+    """Return 1 / (w + h) and w / (w + h) of the inner tables; zero and one where the weight is infinite."""
+    free = np.isfinite(weights)
+    finite = np.where(free, weights, 0.0)
+    inverse = np.divide(1.0, finite + spectrum, out=np.zeros_like(finite), where=free)
+    return inverse, np.where(free, finite * inverse, 1.0)

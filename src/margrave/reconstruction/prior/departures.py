@@ -316,8 +316,8 @@ def estimate_tables(
     """
     rows, columns = likelihood.shape[:2]
     seen = np.zeros((rows, columns))
-    touched = np.zeros((rows, columns), dtype=np.bool_)
-    departure, shift, variance = np.empty((rows, columns)), np.empty((rows, columns)), np.empty((rows, columns))
+    looked_up = np.zeros((rows, columns), dtype=np.bool_)
+    moments = np.empty((2, rows, columns))
     for t in range(first, last):
         order, axes = index.order[t], index.axes[t]
         begin, end = index.offset[t], index.offset[t + 1]
@@ -335,55 +335,87 @@ def estimate_tables(
             errors[t] = total / q.size
             center_before(q, axes, order)
             continue
-        residual = q.copy()
-        center_before(residual, axes, order)
-        noise = variances[t] * degrees[t] / q.size
+        d = q.copy()
+        center_before(d, axes, order)
+        for i in range(q.size):
+            d[i] = z[i] - d[i]
+        share = degrees[t] / q.size
+        noise = variances[t] * share
         down, right = np.zeros(q.size), np.zeros(q.size)
         places = np.empty(min(q.size, rows * columns), dtype=np.int64)
-        bins = 0
-        for i in range(q.size):
-            if q[i] > 0.0:
-                deviation = math.sqrt(noise + v[i])
-                down[i], right[i] = grid_row(z[i] - residual[i], deviation), grid_column(q[i], deviation)
-                r, c = int(down[i] + 0.5), int(right[i] + 0.5)
-                if seen[r, c] == 0.0:
-                    places[bins] = r * columns + c
-                    bins += 1
-                seen[r, c] += weight_of(q[i] / deviation, degrees[t] / q.size)
+        bins = bin_table(q, d, v, noise, share, seen, places, down, right)
         prior = usual.copy()
         learn(seen, places[:bins], likelihood, usual, prior)
         total = 0.0
         for i in range(q.size):
-            if q[i] <= 0.0:
-                continue
-            r, c = int(down[i]), int(right[i])
-            for row in range(r, r + 2):
-                for column in range(c, c + 2):
-                    if not touched[row, column]:
-                        touched[row, column] = True
-                        departure[row, column], variance[row, column] = posterior(
-                            prior, row, likelihood[row, column], moment[row, column], square[row, column]
-                        )
-                        shift[row, column] = departure[row, column] - math.sinh(row * _STEP - _REACH)
-            squared = noise + v[i]
-            d = z[i] - residual[i]
-            # Further below the noise than the grid reaches, all is in proportion to q.
-            unit = min(math.sqrt(squared), q[i] * 2.0**-_LOWEST)
-            e = unit * between(departure, r, c, down[i] - r, right[i] - c)
-            if e * e > squared:
-                # Far from q a step of the grid is more than the noise: what is left of d is interpolated instead.
-                e = d + math.sqrt(squared) * between(shift, r, c, down[i] - r, right[i] - c)
-            left = q[i] * q[i] * spread
-            if q[i] * q[i] * _VISIBLE**2 > squared:
-                left = min(squared * between(variance, r, c, down[i] - r, right[i] - c), q[i] * q[i])
-            share = v[i] / squared
-            total += (1.0 - share) ** 2 * left + share * noise
-            q[i] = max(q[i] + e + share * (d - e), 0.0)
+            if q[i] > 0.0:
+                r, c = int(down[i]), int(right[i])
+                for row in range(r, r + 2):
+                    for column in range(c, c + 2):
+                        if not looked_up[row, column]:
+                            looked_up[row, column] = True
+                            moments[0, row, column], moments[1, row, column] = posterior(
+                                prior, row, likelihood[row, column], moment[row, column], square[row, column]
+                            )
+                q[i], error = estimate_cell(q[i], d[i], v[i], noise, spread, down[i], right[i], moments)
+                total += error
         errors[t] = total / q.size
         for i in range(q.size):
             r, c = int(down[i]), int(right[i])
-            touched[r : r + 2, c : c + 2] = False
+            looked_up[r : r + 2, c : c + 2] = False
         center_before(q, axes, order)
+
+
+@compiled
+def bin_table(
+    q: Floats,
+    d: Floats,
+    v: Floats,
+    noise: float,
+    share: float,
+    seen: Floats,
+    places: Integers,
+    down: Floats,
+    right: Floats,
+) -> int:
+    """Write where the cells of a table lie on the grid, and count them there; return how many bins were used.
+
+    ``places`` receives the numbers of these bins.
+    """
+    bins = 0
+    for i in range(q.size):
+        if q[i] > 0.0:
+            deviation = math.sqrt(noise + v[i])
+            down[i], right[i] = grid_row(d[i], deviation), grid_column(q[i], deviation)
+            r, c = int(down[i] + 0.5), int(right[i] + 0.5)
+            weight = weight_of(q[i] / deviation, share)
+            if weight > 0.0 and seen[r, c] == 0.0:
+                places[bins] = r * seen.shape[1] + c
+                bins += 1
+            seen[r, c] += weight
+    return bins
+
+
+@compiled
+def estimate_cell(
+    q: float, d: float, v: float, noise: float, spread: float, down: float, right: float, moments: Floats
+) -> tuple[float, float]:
+    """Return the estimate (4) of a cell and its expected squared error, by interpolation of mean and variance of η."""
+    r, c = int(down), int(right)
+    down, right = down - r, right - c
+    squared = noise + v
+    deviation = math.sqrt(squared)
+    # Further below the noise than the grid reaches, all is in proportion to q.
+    e = min(deviation, q * 2.0**-_LOWEST) * between(moments[0], r, c, down, right)
+    if e * e > squared:
+        # Far from q a step of the grid is more than the noise: what is left of d is interpolated instead.
+        above, below = math.sinh(r * _STEP - _REACH), math.sinh((r + 1) * _STEP - _REACH)
+        e = d + deviation * (between(moments[0], r, c, down, right) - above - down * (below - above))
+    left = q * q * spread
+    if q * q * _VISIBLE**2 > squared:
+        left = min(squared * between(moments[1], r, c, down, right), q * q)
+    share = v / squared
+    return max(q + e + share * (d - e), 0.0), (1.0 - share) ** 2 * left + share * noise
 
 
 @compiled

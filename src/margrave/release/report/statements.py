@@ -269,10 +269,7 @@ def record_rows(release: Release) -> Rows:
         rows += _measured(release.provenance)
     if release.solution is not None:
         rows.append(("Solver", release.solution.status.value))
-        near = power_of_ten_above(release.solution.gap)
-        rows.append(
-            ("Certificate", f"within {near} of the best fit, in proportion, after {release.solution.steps:,} rounds")
-        )
+        rows.append(("Certificate", release.solution.nearness(power_of_ten_above(release.solution.gap))))
     return rows
 
 

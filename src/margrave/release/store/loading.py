@@ -29,7 +29,7 @@ from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, ope
 from margrave.measurements.measurements import Measurements
 from margrave.memory import require_memory
 from margrave.methods import Method, names, read
-from margrave.reconstruction.estimates import estimate_residuals
+from margrave.reconstruction.estimates import estimate_residuals, unbiased_residuals
 from margrave.reconstruction.nonnegative import Solution, Status
 from margrave.release.count_errors import CURVE, CountErrors
 from margrave.release.release import Release
@@ -124,7 +124,7 @@ def _load(root: Path, manifest: Manifest, *, strict: bool, progress: Progress | 
     return Release(
         workload,
         method,
-        estimate_residuals(measurements, layout),
+        unbiased_residuals(measurements, estimate_residuals(measurements, layout)),
         Counts(layout, buffer, unread=files.numbers, read=files.read),
         solution=_solution(root, manifest),
         provenance=measurements.provenance,
@@ -259,14 +259,14 @@ class _TableFiles:
 
 
 def _solution(root: Path, manifest: Manifest) -> Solution | None:
-    """Return what the solver reported, without its tables (the release has them) and its multipliers (not saved)."""
+    """Return what the solver reported, without its tables (the release has them) and its state (not saved)."""
     if manifest.solution is None:
         return None
     reported: Mapping[str, Any] = manifest.solution
     try:
         status = Status[reported["status"]]
         gap, violation, lift = (float(reported[name]) for name in ("gap", "violation", "lift"))
-        return Solution(np.empty(0), np.empty(0), status, gap, int(reported["steps"]), violation, lift)
+        return Solution(np.empty(0), None, status, gap, int(reported["steps"]), violation, lift)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise damage(f"{root} is damaged: its solution is not a report of the solver ({error})") from error
 

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from plain_rounds import per_table, plain_round, random_state, shapes
 
+from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.reconstruction.nonnegative import Problem, Splitting, kernels
+from margrave.reconstruction.nonnegative.outer import ROUNDS
 
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}
 
@@ -28,8 +30,9 @@ def test_one_round_is_the_plain_one(sizes, family, changed):
     if not changed:
         kept = per_table(layout, (np.maximum(unscaled, 0) - np.maximum(before, 0)) ** 2)
         multiplier = per_table(layout, (np.minimum(unscaled, 0) - np.minimum(before, 0)) ** 2)
-        np.testing.assert_allclose(rounds._moves.kept[layout.outer :], kept, **CLOSE)
-        np.testing.assert_allclose(rounds._moves.multiplier[layout.outer :], multiplier, **CLOSE)
+        moves = rounds.crew.part.moves(ROUNDS)
+        np.testing.assert_allclose(moves.kept[layout.outer :], kept, **CLOSE)
+        np.testing.assert_allclose(moves.multiplier[layout.outer :], multiplier, **CLOSE)
     # The next round starts from the facets and inner tables that this one left.
     following = penalties if following is None else following
     np.testing.assert_allclose(rounds.penalties, following)
@@ -40,15 +43,16 @@ def test_one_round_is_the_plain_one(sizes, family, changed):
 @shapes
 def test_a_range_of_tables_touches_no_other(sizes, family):
     rounds = random_state(sizes, family)
-    layout, before = rounds.problem.layout, rounds.point.copy()
+    layout, part, before = rounds.problem.layout, rounds.crew.part, rounds.point.copy()
+    moves, facets = part.moves(ROUNDS), part._facets_of(ROUNDS)
     kernels.step_tables(
-        *(layout.outer, layout.outer + 1, layout.index, layout.inner_cells, rounds._inner, rounds._base),
-        *(rounds.point, rounds.facets, rounds._factors, 1.7, rounds.penalties, rounds._moves),
+        *(layout.outer, layout.outer + 1, layout.index, layout.inner_cells, rounds.inner, part.z),
+        *(rounds.point, facets, part.factors(ROUNDS), 1.7, rounds.penalties, moves),
     )
     rest = layout.index.offset[layout.outer + 1] - layout.inner_cells
     assert not np.array_equal(rounds.point[:rest], before[:rest])
     assert np.array_equal(rounds.point[rest:], before[rest:])
-    assert not rounds._moves.negative[layout.outer + 1 :].any()
+    assert not moves.negative[layout.outer + 1 :].any()
 
 
 @shapes
@@ -75,19 +79,20 @@ def test_the_loops_of_the_certificate_are_plain_sums(sizes, family):
     kernels.squared_distances(0, tables, index, problem.z, buffer, distances)
     np.testing.assert_allclose(distances, [((buffer[p] - problem.z[p]) ** 2).sum() for p in pieces], **CLOSE)
 
-    norms, products = np.zeros(tables), np.zeros(tables)
-    kernels.dual_sums(0, tables, index, problem.z, buffer, norms, products)
-    np.testing.assert_allclose(norms, [(buffer[p] ** 2).sum() for p in pieces], **CLOSE)
-    np.testing.assert_allclose(products, [buffer[p] @ problem.z[p] for p in pieces], **CLOSE)
+    facets, residuals = np.empty(layout.facet_cells), transform.center(layout, buffer)
+    kernels.residual_distances(0, tables, index, 0, problem.z, buffer, facets, distances)
+    np.testing.assert_allclose(distances, [((residuals[p] - problem.z[p]) ** 2).sum() for p in pieces], **CLOSE)
 
-    sums = np.zeros(tables)
-    kernels.absolute_sums(0, tables, index, buffer, sums)
-    np.testing.assert_allclose(sums, [np.abs(buffer[p]).sum() for p in pieces], **CLOSE)
+    norms, products, penalties = np.zeros(tables), np.zeros(tables), generator.uniform(0.5, 2, size=tables)
+    kernels.dual_sums(0, tables, index, 0, problem.z, buffer, penalties, facets, norms, products)
+    multipliers = 2 * np.repeat(penalties, np.diff(index.offset)) * np.maximum(-buffer, 0)
+    moves = transform.center(layout, multipliers)
+    np.testing.assert_allclose(norms, [(moves[p] ** 2).sum() for p in pieces], **CLOSE)
+    np.testing.assert_allclose(products, [moves[p] @ problem.z[p] for p in pieces], **CLOSE)
 
-    deficits, masses = buffer.copy(), np.zeros(tables)
-    kernels.keep_deficits(0, tables, index, 0.7, deficits, masses)
+    masses = np.zeros(tables)
+    kernels.sum_deficits(0, tables, index, 0, 0.7, buffer, facets, masses)
     lacking = [np.maximum(-buffer[p] - 0.7 / buffer[p].size, 0) for p in pieces]
-    np.testing.assert_allclose(deficits, np.concatenate(lacking), **CLOSE)
     np.testing.assert_allclose(masses, [piece.sum() for piece in lacking], **CLOSE)
 
 
@@ -96,8 +101,8 @@ def test_violations_are_counted_by_size_and_share(sizes, family):
     layout = Layout.of(sizes, family)
     marginals = np.random.default_rng(2).normal(size=layout.cells) * 10.0 ** np.random.default_rng(3).integers(-9, 9)
     tables, total = len(layout.sets), 3.0
-    worst = np.zeros(tables)
-    found = kernels.count_violations(0, tables, layout.index, marginals, total, worst)
+    worst, masses = np.zeros(tables), np.zeros(tables)
+    found = kernels.count_violations(0, tables, layout.index, 0, marginals, total, worst, masses)
     expected, largest = np.zeros(kernels.BINS), []
     for _, table in layout.views(marginals):
         lacking = -table[table < 0]
@@ -107,12 +112,13 @@ def test_violations_are_counted_by_size_and_share(sizes, family):
         np.add.at(expected, bins, 1 / table.size)
     np.testing.assert_allclose(found, expected, **CLOSE)
     assert worst.tolist() == largest
+    np.testing.assert_allclose(masses, [np.maximum(-table, 0).sum() for _, table in layout.views(marginals)])
 
 
 def test_violations_beyond_all_bins_are_counted_in_the_last_ones():
     layout = Layout.of((2,), [(0,)])
     worst = np.zeros(2)
-    found = kernels.count_violations(1, 2, layout.index, np.array([0.0, -1e40, -1e-40]), 1.0, worst)
+    found = kernels.count_violations(1, 2, layout.index, 0, np.array([0.0, -1e40, -1e-40]), 1.0, worst, worst.copy())
     assert found[0] == found[-1] == 0.5
     assert found.sum() == 1.0
 
@@ -122,7 +128,7 @@ def test_the_least_share_leaves_no_negative_cell_and_no_less_would_do():
     marginals, point = generator.normal(size=layout.cells), generator.uniform(0.1, 1, size=layout.cells)
     tables = len(layout.sets)
     shares = np.zeros(tables)
-    kernels.least_share(0, tables, layout.index, marginals, point, shares)
+    kernels.least_share(0, tables, layout.index, 0, marginals, point, shares)
     assert (shares > 0).any()
     for table, share in enumerate(shares.tolist()):
         mixed = (1 - share) * layout.view(marginals, table) + share * layout.view(point, table)
@@ -132,7 +138,7 @@ def test_the_least_share_leaves_no_negative_cell_and_no_less_would_do():
 def test_no_share_helps_where_the_other_point_is_not_positive():
     layout = Layout.of((2,), [(0,)])
     shares = np.zeros(2)
-    kernels.least_share(0, 2, layout.index, np.array([1.0, -1.0, 2.0]), np.array([1.0, 0.0, 1.0]), shares)
+    kernels.least_share(0, 2, layout.index, 0, np.array([1.0, -1.0, 2.0]), np.array([1.0, 0.0, 1.0]), shares)
     assert shares.tolist() == [0.0, np.inf]
 
 

@@ -8,6 +8,7 @@ import pytest
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.reconstruction.nonnegative import Problem, Splitting, repair
+from margrave.reconstruction.nonnegative.outer import REPAIR, Alone
 from margrave.reconstruction.nonnegative.repair import Repairer, interior_point, lift
 
 LAYOUT = Layout.of((3, 2, 1), [(0, 1, 2)])
@@ -29,8 +30,18 @@ def repaired(problem, rounds):
     state.run(rounds)
     residuals = state.residuals(np.empty(layout.cells), np.empty(layout.facet_cells))
     before = transform.reconstruct(layout, residuals)
-    found = Repairer(problem).repair(residuals, before.copy())
-    return before, transform.reconstruct(layout, found.residuals), found
+    found = Repairer(problem).repair(state)
+    assert found.violation == pytest.approx(max(0.0, -before[layout.inner_cells :].min()), rel=1e-9, abs=1e-12)
+    return before, state.crew.result(found.inner), found
+
+
+def lifted(layout, residuals, total):
+    """The weight of the lift of the tables of these residuals, and the lifted tables."""
+    problem = Problem(layout, residuals, np.ones(len(layout.sets)))
+    crew, tables = Alone(problem), transform.reconstruct(layout, residuals)
+    crew.part.point(REPAIR)[:] = tables[layout.inner_cells :]
+    inner = tables[: layout.inner_cells].copy()
+    return lift(problem, crew, inner, total), crew.result(inner)
 
 
 def disagreement(layout, tables):
@@ -84,7 +95,7 @@ def test_a_repair_moves_little_where_little_is_negative():
     before, _, found = repaired(problem, 10)
     negative = np.maximum(-before, 0)[layout.inner_cells :].sum() / (len(layout.sets) - layout.outer) / 200
     assert 0 < found.moved < 10 * negative
-    weight, _ = lift(layout, transform.center(layout, before), before, np.empty(layout.facet_cells), 200.0)
+    weight, _ = lifted(layout, transform.center(layout, before), 200.0)
     assert found.moved < weight / 3
 
 
@@ -135,9 +146,9 @@ def test_tables_of_nobody_are_zero():
     """A total far below zero that is free: nothing near has a positive total."""
     layout = LAYOUT
     problem = Problem(layout, np.where(np.arange(layout.cells) == 0, -100.0, 0.0), np.ones(8))
-    residuals = problem.z.copy()
-    found = Repairer(problem).repair(residuals, transform.reconstruct(layout, problem.z.copy()))
-    tables = transform.reconstruct(layout, found.residuals)
+    state = Splitting(problem)
+    found = Repairer(problem).repair(state)
+    tables = state.crew.result(found.inner)
     assert tables.min() >= -1e-12
     assert np.isfinite(found.moved)
 
@@ -166,11 +177,12 @@ def test_a_lift_weighs_no_more_than_the_uniform_table_would(scale):
     residuals[0] = 30.0
     tables = transform.reconstruct(layout, residuals)
     lacking = max(float(-layout.view(tables, t).min()) * layout.view(tables, t).size for t in range(layout.outer, 7))
-    weight, lifted = lift(layout, residuals, tables, np.empty(layout.facet_cells), 30.0)
+    weight, after = lifted(layout, residuals, 30.0)
     if lacking <= 0:
         assert weight == 0.0
     else:
         # The floor is a power of two above the best one.
         assert 0 < weight <= 2 * lacking / (30 + lacking)
-    assert transform.reconstruct(layout, lifted).min() >= -1e-13
-    assert lifted[0] == 30.0
+    assert after.min() >= -1e-13
+    assert after[0] == pytest.approx(30.0, rel=1e-15)
+    assert disagreement(layout, after) <= 1e-13

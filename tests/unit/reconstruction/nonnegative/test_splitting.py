@@ -2,13 +2,21 @@
 
 import numpy as np
 import pytest
-from plain_rounds import per_cell, plain_residuals, plain_round, random_state, shapes
+from plain_rounds import (
+    multipliers_of,
+    plain_bound,
+    plain_loss,
+    plain_residuals,
+    plain_round,
+    random_state,
+    shapes,
+)
 
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.reconstruction.nonnegative import Problem, Splitting
-from margrave.reconstruction.nonnegative.certificate import dual_value
-from margrave.reconstruction.nonnegative.splitting import first_penalties, tables_of, warm_start
+from margrave.reconstruction.nonnegative.outer import REPAIR, ROUNDS
+from margrave.reconstruction.nonnegative.splitting import first_penalties
 
 CLOSE = {"rtol": 1e-11, "atol": 1e-11}
 
@@ -30,15 +38,23 @@ def test_forty_rounds_are_the_plain_ones(sizes, family):
 
 
 @shapes
-def test_residuals_and_multipliers_are_those_of_the_state(sizes, family):
+def test_residuals_and_tables_are_those_of_the_state(sizes, family):
     rounds = random_state(sizes, family)
     layout = rounds.problem.layout
     rounds.step()
     v = rounds.point.copy()
     found = rounds.residuals(np.empty(layout.cells), facets_of(layout))
-    np.testing.assert_allclose(found, plain_residuals(rounds.problem, rounds.penalties, v), **CLOSE)
-    multipliers = -2 * per_cell(layout, rounds.penalties) * np.minimum(v, 0)
-    np.testing.assert_allclose(rounds.multipliers(np.empty_like(v)), multipliers, **CLOSE)
+    expected = plain_residuals(rounds.problem, rounds.penalties, v)
+    np.testing.assert_allclose(found, expected, **CLOSE)
+    tables = transform.reconstruct(layout, expected)
+    np.testing.assert_allclose(rounds.inner, tables[: layout.inner_cells], **CLOSE)
+    assert rounds.write_tables(REPAIR) == pytest.approx(tables[layout.inner_cells :].min(), rel=1e-11, abs=1e-11)
+    outer = rounds.crew.part.point(REPAIR)
+    np.testing.assert_allclose(outer, tables[layout.inner_cells :], **CLOSE)
+    assert rounds.total == pytest.approx(tables[0], rel=1e-11, abs=1e-11)
+    assert rounds.loss(REPAIR, rounds.inner) == pytest.approx(plain_loss(rounds.problem, expected), rel=1e-10)
+    outer += np.where(np.arange(outer.size) % 2, 0.25, -0.5)
+    assert rounds.distance(REPAIR) == pytest.approx(sum(0.25 if k % 2 else 0.5 for k in range(outer.size)), rel=1e-9)
     assert np.array_equal(rounds.point, v)
 
 
@@ -56,23 +72,28 @@ def test_a_round_without_relaxation_leaves_the_state_and_tells_what_is_negative(
 
 @shapes
 def test_a_look_is_the_difference_of_loss_and_bound(sizes, family):
-    """Equation (4) against the loss and the dual, each evaluated by itself."""
+    """Equation (4) against the loss and the dual, each evaluated by itself; and the dual against plain numpy."""
     rounds = random_state(sizes, family)
     problem, layout = rounds.problem, rounds.problem.layout
     rounds.run(7)
-    look = rounds.look(facets_of(layout))
+    look = rounds.look()
     residuals = plain_residuals(problem, rounds.penalties, rounds.point)
     x = transform.reconstruct(layout, residuals)[layout.inner_cells :]
-    multipliers = rounds.multipliers(np.empty_like(rounds.point))
-    dual = dual_value(problem, multipliers, np.empty(layout.cells), facets_of(layout))
+    multipliers = multipliers_of(rounds)
+    loss, dual = plain_loss(problem, residuals), plain_bound(problem, multipliers)
     # Terms as large as the loss cancel.
-    scale = problem.loss(residuals) + abs(dual)
-    assert look.excess == pytest.approx(problem.loss(residuals) - dual, rel=1e-9, abs=1e-11 * scale)
+    scale = loss + abs(dual)
+    assert rounds.bound() == pytest.approx(dual, rel=1e-10, abs=1e-11 * scale)
+    assert look.excess == pytest.approx(loss - dual, rel=1e-9, abs=1e-11 * scale)
     assert look.owed == pytest.approx(float(multipliers @ np.maximum(-x, 0)), rel=1e-9, abs=1e-11)
     assert look.violation == pytest.approx(max(0.0, -x.min()), rel=1e-11, abs=1e-12)
     outer = len(layout.sets) - layout.outer
     assert look.negative == pytest.approx(np.maximum(-x, 0).sum() / outer, rel=1e-11, abs=1e-12)
     assert look.total == pytest.approx(residuals[0], rel=1e-11, abs=1e-11)
+    # None of it has changed the rounds.
+    v = plain_round(problem, rounds.penalties, rounds.point.copy())[1]
+    rounds.step()
+    np.testing.assert_allclose(rounds.point, v, rtol=1e-9, atol=1e-9)
 
 
 def four_tables():
@@ -84,33 +105,36 @@ def four_tables():
 def test_penalties_follow_the_moves_of_their_own_tables():
     """By hand: all together 16 to 4, a ratio of 2 in norms; tables may be within 2/3 and 6."""
     rounds = four_tables()
-    outer = slice(rounds.problem.layout.outer, None)
-    rounds._moves.multiplier[outer] = [4.0, 12.0, 0.0, 0.0]
-    rounds._moves.kept[outer] = [1.0, 0.0, 3.0, 0.0]
+    part, outer = rounds.crew.part, slice(rounds.problem.layout.outer, None)
+    part.moves(ROUNDS).multiplier[outer] = [4.0, 12.0, 0.0, 0.0]
+    part.moves(ROUNDS).kept[outer] = [1.0, 0.0, 3.0, 0.0]
     ratios = np.array([2.0, 6.0, 2 / 3, 1.0])
-    np.testing.assert_allclose(rounds._balanced()[outer], np.sqrt(ratios), rtol=1e-12)
-    assert not rounds._balanced()[: outer.start].any()
+    np.testing.assert_allclose(part.balanced(ROUNDS, 2.0)[outer], np.sqrt(ratios), rtol=1e-12)
+    assert not part.balanced(ROUNDS, 2.0)[: outer.start].any()
 
 
 def test_penalties_change_by_a_factor_of_ten_at_most_and_not_at_rest():
     rounds = four_tables()
-    outer = slice(rounds.problem.layout.outer, None)
-    assert rounds._balanced()[outer].tolist() == [1.0] * 4
-    rounds._moves.multiplier[outer] = 1.0
-    assert rounds._balanced()[outer].tolist() == [10.0] * 4
-    rounds._moves.kept[outer] = 1e9
-    np.testing.assert_allclose(rounds._balanced()[outer], 0.1)
+    part, outer = rounds.crew.part, slice(rounds.problem.layout.outer, None)
+    assert part.balanced(ROUNDS, 1.0)[outer].tolist() == [1.0] * 4
+    part.moves(ROUNDS).multiplier[outer] = 1.0
+    assert part.balanced(ROUNDS, 1e150)[outer].tolist() == [10.0] * 4
+    part.moves(ROUNDS).kept[outer] = 1e9
+    np.testing.assert_allclose(part.balanced(ROUNDS, 1e-4)[outer], 0.1)
 
 
 def test_penalties_follow_every_second_round_and_later_less_often():
     rounds = four_tables()
-    when, balanced = [], rounds._balanced
+    part, when = rounds.crew.part, []
+    balanced = part.balanced
 
-    def watched():
+    def watched(state, together):
         when.append(rounds.steps)
-        return balanced()
+        moves = [one[rounds.problem.layout.outer :].sum() for one in part.moves(state)]
+        assert together == pytest.approx(np.sqrt(moves[1] / moves[0]))
+        return balanced(state, together)
 
-    rounds._balanced = watched
+    part.balanced = watched
     rounds.run(60)
     assert when == [*range(2, 31, 2), 33, 36, 39, 42, 46, 50, 55]
 
@@ -129,25 +153,22 @@ def test_penalties_where_everything_is_held():
     assert first_penalties(problem).tolist() == [0.0, 0.0, 0.0, 10.0]
 
 
-def test_a_warm_start_at_the_solution_stays_there():
+def test_a_state_that_is_carried_over_goes_on_as_if_nothing_had_happened():
     layout = Layout.of((4, 3, 5), [(0, 1), (1, 2), (0, 2)])
     values = 6 * transform.center(layout, np.random.default_rng(3).normal(size=layout.cells))
     values[0] = 40.0
     problem = Problem(layout, values, np.ones(7))
     rounds = Splitting(problem)
-    rounds.run(3000)
-    solved = rounds.residuals(np.empty(layout.cells), facets_of(layout)).copy()
-    tables = transform.reconstruct(layout, solved)[layout.inner_cells :].copy()
-    multipliers = rounds.multipliers(np.empty_like(rounds.point))
-    assert multipliers.max() > 1
-    again = warm_start(problem, multipliers, tables)
-    again.run(3)
-    np.testing.assert_allclose(again.residuals(np.empty(layout.cells), facets_of(layout)), solved, atol=1e-9)
+    rounds.run(25)
+    again = Splitting(problem, rounds.point.copy(), rounds.penalties.copy())
+    for _ in range(5):
+        rounds.step()
+        again.step()
+    np.testing.assert_allclose(again.point, rounds.point, rtol=1e-12, atol=1e-12)
 
 
 @shapes
 def test_the_first_state_is_the_tables_of_the_estimates(sizes, family):
     problem = random_state(sizes, family).problem
     tables = transform.reconstruct(problem.layout, problem.z.copy())[problem.layout.inner_cells :]
-    assert np.array_equal(tables_of(problem), tables)
     assert np.array_equal(Splitting(problem).point, tables)

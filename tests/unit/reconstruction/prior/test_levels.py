@@ -9,7 +9,7 @@ from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
-from margrave.reconstruction.prior.automatic import automatic
+from margrave.reconstruction.prior import automatic
 from margrave.reconstruction.prior.levels import Levels
 from tests.planner import count_tables
 

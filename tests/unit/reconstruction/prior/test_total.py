@@ -1,11 +1,13 @@
-"""The total from a noisy one: the mean of what is positive; above zero in any case."""
+"""The total from a noisy one: shrunk by its noise, or the mean of what is positive; above zero in any case."""
+
+import math
 
 import numpy as np
 import pytest
 
 from margrave.algebra.layout import Layout
 from margrave.reconstruction.estimates import Estimates
-from margrave.reconstruction.prior.total import likely_total
+from margrave.reconstruction.prior import likely_total, shrunk_total
 
 
 def table_of(layout, marginals, *members):
@@ -46,3 +48,28 @@ def test_a_total_that_was_never_measured_is_the_least_that_explains_each_residua
     estimates = Estimates(layout, values, np.array([0, 1, 1, 0]), np.array([0.0, 1.0, 1.0, 0.0]))
     assert likely_total(estimates) == 9.0  # 3 × 3, above 4 × 2
     assert likely_total(total_only(0.0, 0.0, count=0)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("total", "precision", "held"),
+    [(5.0, 0.0, None), (5.0, np.nan, 5.0), (-5.0, np.nan, None), (0.0, np.nan, None), (-5.0, 0.01, 1.0)],
+)
+def test_a_total_without_a_variance_is_taken_as_it_is_or_left_to_the_pilot(total, precision, held):
+    assert shrunk_total(total_only(total, precision, count=int(precision != 0))) == held
+
+
+def test_the_total_moves_by_less_than_its_standard_deviation():
+    for deviation in (0.5, 3.0, 1e4):
+        for quotient in np.linspace(1.001, 50, 200):
+            total = quotient * deviation
+            found = shrunk_total(total_only(total, deviation**-2))
+            assert found == pytest.approx(max(total - deviation**2 / total, deviation / 10), rel=1e-12)
+            assert total - deviation < found <= total
+            assert found >= 0.1 * deviation * (1 - 1e-12)
+
+
+def test_the_held_total_rises_with_the_measured_one_and_is_always_positive():
+    found = [shrunk_total(total_only(total, 0.25)) for total in np.linspace(-100, 100, 401)]
+    assert found == sorted(found)
+    assert found[0] == pytest.approx(0.2)
+    assert math.isclose(found[-1], 100 - 4 / 100)

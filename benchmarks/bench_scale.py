@@ -1,0 +1,144 @@
+"""The non-negative solver with its outer tables divided among processes, and with its arrays on disk.
+
+Asked: results equal to those of one process to rounding; a worker holds its share of three arrays and of the facets and
+nothing else of that size; a round exchanges the inner tables only; 150 attributes of ten values (551 million cells),
+which do not fit into the memory of this machine with the estimates and the measurements, are solved on disk.
+
+Times depend on how many cores there are: processes that share two cores are no faster than two threads.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from bench_nonnegative import compile_all, generated
+from timing import report
+
+ATTRIBUTES, VALUES = 50, 10
+PROCESSES = (1, 2, 4)
+# Far below the default, so that rounds outweigh what is sent at the beginning and at the end.
+TOLERANCE = 1e-8
+
+
+def usage() -> tuple[float, float]:
+    """Return the processor seconds and the peak memory, in MB, of the process that this runs in (Linux)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    # A process that was started by a large one has had that one's size for a moment, and getrusage remembers it.
+    peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    return time.process_time(), peak / 1e3
+
+
+def workers() -> None:
+    """Solve one problem in this process and then with 1, 2 and 4 others."""
+    from distributed import Client
+
+    from margrave.reconstruction.nonnegative import reconstruct_nonnegative
+    from margrave.reconstruction.nonnegative.workers import _local, memory_of_worker, opened
+
+    compile_all()
+    estimates = generated((VALUES,) * ATTRIBUTES, 20_000)
+    layout = estimates.layout
+    label = f"{ATTRIBUTES} attributes of {VALUES}"
+    started, processor = time.perf_counter(), time.process_time()
+    alone = reconstruct_nonnegative(estimates, tolerance=TOLERANCE)
+    seconds = time.perf_counter() - started
+    report(
+        f"{label}, alone",
+        seconds,
+        seconds,
+        processor_seconds=round(time.process_time() - processor, 2),
+        cells=layout.cells,
+        rounds=alone.steps,
+    )
+    small = generated((3,) * 6, 30)
+    for count in PROCESSES:
+        with _local(count) as client, opened(client) as hire:
+            assert isinstance(client, Client)
+            reconstruct_nonnegative(small, workers=hire)  # loads the kernels
+            before = client.run(usage)
+            started, processor = time.perf_counter(), time.process_time()
+            solution = reconstruct_nonnegative(estimates, tolerance=TOLERANCE, workers=hire)
+            taken, own = time.perf_counter() - started, time.process_time() - processor
+            after = client.run(usage)
+        report(
+            f"{label}, {count} workers",
+            taken,
+            seconds,
+            processor_seconds=round(own, 2),
+            processor_seconds_of_workers=[round(after[one][0] - before[one][0], 2) for one in after],
+            worker_mb=[round(after[one][1] - before[one][1]) for one in after],
+            worker_mb_on_paper=round(memory_of_worker(layout, count) / 1e6),
+            exchanged_mb_a_round=round(16e-6 * layout.inner_cells * count, 2),
+            rounds=solution.steps,
+            gap=float(f"{solution.gap:.2g}"),
+            difference=float(np.abs(solution.marginals - alone.marginals).max() / alone.marginals[0]),
+        )
+
+
+def on_the_way(attributes: int):  # noqa: ANN201 - the types would need the heavy imports at the top
+    """Return estimates of a made-up table of attributes that go in pairs, with no array of their size in memory."""
+    from planner import planned_variances, zcdp_of
+
+    from margrave.algebra import transform
+    from margrave.algebra.layout import Layout
+    from margrave.memory import large_array
+    from margrave.reconstruction.estimates import Estimates
+
+    draw, rows = np.random.default_rng(attributes), 5_000
+    columns = [draw.choice(VALUES, size=rows, p=draw.dirichlet(np.full(VALUES, 0.5))) for _ in range(attributes)]
+    for even in range(0, attributes - 1, 2):
+        same = draw.random(rows) < 0.5
+        columns[even + 1][same] = columns[even][same]
+    layout = Layout.of((VALUES,) * attributes, list(combinations(range(attributes), 3)))
+    deviations = np.sqrt(planned_variances(layout, zcdp_of(1.0)))
+    values, offset = large_array(layout.cells), layout.index.offset.tolist()
+    for table, members in enumerate(layout.sets):
+        codes = np.zeros(rows, dtype=np.int64)
+        for attribute in members:
+            codes = codes * VALUES + columns[attribute]
+        counts = np.bincount(codes, minlength=VALUES ** len(members))
+        values[offset[table] : offset[table + 1]] = counts + deviations[table] * draw.normal(size=counts.size)
+    transform.center(layout, values, out=values)
+    return Estimates(layout, values, np.ones(len(layout.sets), dtype=np.int64), 1 / deviations**2)
+
+
+def scratch(attributes: int, folder: str | None) -> None:
+    """Solve with the estimates and all arrays of the solver in files without a name."""
+    from margrave.memory import on_disk
+    from margrave.reconstruction.nonnegative import reconstruct_nonnegative
+
+    compile_all()
+    with tempfile.TemporaryDirectory(dir=folder) as room, on_disk(room):
+        estimates = on_the_way(attributes)
+        print(f"{estimates.layout.cells:,} cells counted", file=sys.stderr)
+        started, processor = time.perf_counter(), time.process_time()
+        solution = reconstruct_nonnegative(
+            estimates, progress=lambda steps, gap: print(f"{steps} rounds, gap {gap:.2g}", file=sys.stderr)
+        )
+        report(
+            f"{attributes} attributes of {VALUES} on disk",
+            time.perf_counter() - started,
+            3600,
+            processor_seconds=round(time.process_time() - processor, 2),
+            tables=len(estimates.layout.sets),
+            cells=estimates.layout.cells,
+            rounds=solution.steps,
+            gap=float(f"{solution.gap:.2g}"),
+            lift=float(f"{solution.lift:.2g}"),
+        )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        scratch(int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else None)
+    elif len(sys.argv) > 1:
+        workers()
+    else:
+        for case in (["workers"], ["scratch", "50"]):
+            subprocess.run([sys.executable, __file__, *case], check=True)

@@ -1,0 +1,259 @@
+r"""The adaptive planner: measure order by order, look at what came out, and plan the rest again.
+
+With a share of the budget ρ the total is measured. Then come the tables of one attribute, of two, and so on up to the
+largest; before each, the noise of everything that is left is planned for the least expected error of the counts, with
+what all noisy values so far say (``planning.stages``). The largest tables are measured in two stages: once all alike or
+nearly so, and then, with the rest of the budget, those again that turned out to stray from what was expected of them.
+
+*Privacy.* A stage is chosen from noisy values and public numbers alone. Its cost depends on them, so that the whole is
+ρ-zCDP by a privacy filter (``privacy.filter``): before every stage the exact sum of all costs is checked.
+
+*Estimates.* Every residual is measured at least once, with noise that was chosen before anything was known of it. That
+first measurement is its unbiased estimate. The reconstruction uses all measurements.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from margrave.algebra.layout import Layout
+from margrave.boundary import check_range
+from margrave.data.source import open_source
+from margrave.errors import PlanError
+from margrave.mechanisms import Mechanism, Run, checked_request
+from margrave.mechanisms.spending import Keep, Spending, checked_sampler, provenance, spending
+from margrave.mechanisms.staged import StagedResiduals
+from margrave.options import option
+from margrave.planning.allocation import closure_weights, floor_precisions
+from margrave.planning.coefficients import checked_contributions
+from margrave.planning.plans import check_weights, noise_bounds, stage_noise
+from margrave.planning.stages import planned_after
+from margrave.privacy.budget import Number, exact_number
+from margrave.privacy.filter import PrivacyFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from margrave.algebra.kernels import Floats
+    from margrave.measurements.measurements import Measurements
+    from margrave.privacy.budget import Budget
+    from margrave.privacy.ledger import Ledger
+    from margrave.privacy.noise import Sampler
+    from margrave.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptivePlanner(Mechanism):
+    """Measure residuals order by order, each stage planned from the noisy values before it.
+
+    Parameters
+    ----------
+    total_share
+        The share of the budget for the total, as for `adaptive_planner`.
+    """
+
+    name = "adaptive"
+    title = "adaptive planner"
+    staged = True
+    summary = "order by order, each planned for the least error by what was measured before (adaptive: no error bars)"
+
+    total_share: Number = option(Fraction(1, 50), "The share of the budget for measuring the total first.")
+
+    def prepare(self, workload: Workload, budget: Budget, *, contributions: int) -> AdaptivePlanner:
+        """Return the mechanism, once it is certain that all stages can be drawn."""
+        self._look(*checked_request(workload, budget), contributions)
+        return self
+
+    def notes(self, workload: Workload, budget: Budget, *, contributions: int) -> tuple[str, ...]:
+        """Return what is known before any data is opened."""
+        look = self._look(workload, budget, contributions)
+        return (
+            f"The total is measured with a standard error of {math.sqrt(look.noise):,.4g}, then the tables of one "
+            "attribute, of two and so on, each with noise planned from what came out before.",
+            "The errors of the tables cannot be predicted: they depend on what comes out.",
+        )
+
+    def description(self) -> str:
+        """Return the sentence for reports."""
+        return (
+            "Every table and every table inside one was measured, as residuals, order by order, with discrete Gaussian "
+            "noise planned for the least error from the noisy values that came before."
+        )
+
+    def cells(self, workload: Workload) -> int:
+        """Return the most numbers that measurements hold: each residual, its first value and its plain mean."""
+        return 3 * Layout.of(workload.domain.shape, workload.positions).cells
+
+    def measure(
+        self,
+        source: object,
+        workload: Workload | None,
+        budget: Budget | None,
+        *,
+        contributions: int | None,
+        run: Run = Run(),  # noqa: B008 — frozen
+    ) -> Measurements:
+        """Measure a private table in stages, and charge the whole budget; as `adaptive_planner`."""
+        asked, charged = checked_request(workload, budget)
+        rows = checked_contributions(contributions)
+        look = self._look(asked, charged, rows)
+        domain = asked.domain
+        table_source = open_source(source, domain, contributions=rows, privacy_id=run.privacy_id)
+        drawing = checked_sampler(run.sampler, [look.noise, *look.later])
+        with spending(
+            table_source,
+            asked,
+            look.layout,
+            charged,
+            ledger=run.ledger,
+            purpose=f"adaptive planner: residuals for {asked!r}",
+            keep=run.keep,
+            defer_signals=run.defer_signals,
+        ) as spent:
+            passing = PrivacyFilter(charged.rho)
+            stages = StagedResiduals(
+                domain, look.layout, spent.counts, spending=passing, contributions=rows, sampler=drawing
+            )
+
+            def measured(cut_short: str | None = None) -> Measurements:
+                record = provenance(
+                    self.title,
+                    passing.steps,
+                    charged,
+                    rows,
+                    drawing,
+                    counted=table_source,
+                    entry=spent.entry,
+                    adaptive=True,
+                    cut_short=cut_short,
+                    description=self.description(),
+                )
+                return stages.measurements(record)
+
+            return _run_stages(asked, look, stages, passing, rows, spent, measured, run.progress)
+
+    def _look(self, workload: Workload, budget: Budget, contributions: int | None) -> _Look:
+        """Return the first stage and the least of all later ones, once every option is checked."""
+        share = exact_number("total_share", self.total_share)
+        if not 0 < share <= Fraction(1, 2):
+            raise PlanError(f"total_share is {self.total_share!r}", remedy="give a number above 0, at most one half")
+        rows = checked_contributions(contributions)
+        check_weights(workload)
+        layout = Layout.of(workload.domain.shape, workload.positions)
+        total = np.zeros(len(layout.sets))
+        total[layout.places[()]] = float(2 * budget.rho * share / rows**2)
+        noise = stage_noise(layout, total)
+        later = noise_bounds(workload, layout, budget, rows)
+        check_range(layout, [later[1] if degrees else None for degrees in layout.degrees.tolist()])
+        floor = floor_precisions(layout, closure_weights(workload, layout), rho=float(budget.rho / rows**2 / 2))
+        return _Look(layout, noise, Fraction(float(noise[layout.places[()]])), later, floor)
+
+
+@dataclass(frozen=True, eq=False)
+class _Look:
+    """The first stage (g² of the total, as an array and by itself), the bounds of later noise, and the floor."""
+
+    layout: Layout
+    first: Floats
+    noise: Fraction
+    later: tuple[Fraction, Fraction]
+    floor: Floats
+
+
+def _run_stages(
+    workload: Workload,
+    look: _Look,
+    stages: StagedResiduals,
+    passing: PrivacyFilter,
+    contributions: int,
+    spent: Spending,
+    measured: Callable[[str | None], Measurements],
+    progress: Callable[[int, int], None] | None,
+) -> Measurements:
+    """Measure the total, then order by order, the largest in two stages."""
+    layout = look.layout
+    largest = int(layout.index.order.max())
+    # Up to how many attributes each stage goes; what the last one measures again has been seen by then.
+    orders = [*range(1, largest + 1), largest]
+    stages.measure(look.first, "total")
+    for done, order in enumerate(orders):
+        spent.stage(partial(measured, f"after {done + 1} of {len(orders) + 1} stages"))
+        if progress is not None:
+            progress(done + 1, len(orders) + 1)
+        noise = planned_after(
+            workload,
+            layout,
+            stages.measurements(),
+            passing.left,
+            order=order,
+            contributions=contributions,
+            floor=look.floor,
+            last=done == len(orders) - 1,
+        )
+        if noise.any():
+            stages.measure(noise, f"{np.count_nonzero(noise):,} residuals of up to {order} attributes")
+    if progress is not None:
+        progress(len(orders) + 1, len(orders) + 1)
+    return spent.end(measured(None))
+
+
+def adaptive_planner(
+    source: object,
+    workload: Workload,
+    budget: Budget,
+    *,
+    contributions: int,
+    privacy_id: str | None = None,
+    ledger: Ledger | None = None,
+    sampler: str | Sampler = "margrave",
+    keep: Keep | None = None,
+    defer_signals: bool = False,
+    total_share: Number = AdaptivePlanner.total_share,
+    progress: Callable[[int, int], None] | None = None,
+) -> Measurements:
+    """Measure a workload order by order, each stage planned from the noisy values before it; charge the budget.
+
+    The guarantee: ``budget.rho``-zCDP for one person more or less with at most ``contributions`` rows
+    (docs/guarantee.md). The whole budget is charged before the first stage.
+
+    Parameters
+    ----------
+    source
+        The private table: a `Data` or what it is made from (a path, a frame, a relation, a URL …), or a `CodedTable`.
+    workload
+        The tables wanted.
+    budget
+        What to spend.
+    contributions
+        The most rows that one person has.
+    privacy_id, ledger, sampler
+        As for `residual_planner`.
+    keep
+        A function that saves measurements. It is called after every stage with all that was measured so far, whose
+        provenance says where the run was cut short: measurements like any others, charged in full. A run that was
+        interrupted does not go on measuring later.
+    defer_signals
+        Whether Ctrl-C, SIGTERM and SIGHUP wait, from just before the charge, until the end of a stage, and raise
+        `KeyboardInterrupt` when ``keep`` has returned; a second Ctrl-C ends at once. In the main thread only; handlers
+        are put back.
+    total_share
+        The share of the budget for measuring the total first, above 0 and at most one half.
+    progress
+        Called after each stage with the stages done and the stages in all.
+    """
+    run = Run(
+        privacy_id=privacy_id,
+        ledger=ledger,
+        sampler=sampler,
+        keep=keep,
+        defer_signals=defer_signals,
+        progress=progress,
+    )
+    chosen = AdaptivePlanner(total_share=total_share)
+    return chosen.measure(source, workload, budget, contributions=contributions, run=run)

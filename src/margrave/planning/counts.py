@@ -1,0 +1,398 @@
+r"""The objective "counts": the least expected error of the reconstructed counts, for a stated number of rows.
+
+**Error curves.** What is left, in people, of how far a table strays from what is expected, after a noisy measurement.
+
+Reconstruction knows more than what was measured. It expects of a table τ what the tables inside it predict, q people in
+a cell, and moves a noisy residual towards that by as much as its noise asks for. If a cell strays from q by about s and
+is measured with noise of variance 1/y, what is left is about s/√(1 + s² y): s if the noise is large, the noise itself
+if it is small. Over the cells of a table,
+
+    D_τ(y) = Σ_cells s / √(1 + s² y),        y = π_τ/p_τ  the precision of a cell of residual τ.                 (1)
+
+D_τ falls and is convex in y, and so is D_τ². How far cells stray is a model (the constants were chosen on generated
+tables, docs/adaptive.md). Of N people, in a cell where q are expected:
+
+    one attribute     s² = (q − N/n)² + q                      what is expected without measuring is N/n,          (2)
+    several           s² = κ q² + q     if (1 + κ) q ≥ 1,      a share off by √κ, and who happens to be there      (3)
+                      s = 1 for q cells in one, else 0         single people, otherwise
+
+with a few values of κ, each with its probability, by the number of attributes. (Cells where nobody is expected are
+found empty without being measured, by non-negativity.) Before anything is measured the expected counts are those of
+independent attributes whose shares follow Zipf's law, i^(−a) with a from even (0) to steep (2), each a alike.
+
+Everything here is made of public numbers, or of noisy ones: N may be stated or measured, q come from a model or from
+measurements.
+
+**The objective.** With D_τ, what is left of residual τ in people, a table A of the closure errs by about
+
+    L_A = √(Σ_{τ⊆A} D_τ²)                                                                                        (4)
+
+in the sum over its cells: proportional fitting passes the error of a small table on to the large ones unchanged. Tables
+of one attribute err by much less than those of three, so errors are compared within a number of attributes k, and
+relative changes count across them:
+
+    minimise  Σ_k ω_k log E_k      over added precisions x ≥ 0 with  ½ Σ p_τ x_τ ≤ ρ,                            (5)
+    E_k = the mean of L_A over the tables of k attributes, each with weight u_A = max w_γ over γ ⊇ A,
+    ω_k = Σ_γ w_γ a_(|γ|−k)       over the tables γ of the workload of k attributes or more, a = 1, 1/5, 1/16, …
+
+So tables inside those of the workload count too, less for each attribute less, beside what the workload asks for.
+
+*Steps.* The logarithm and the root are concave: with E and L of the plan at hand, each lies below its tangent. So (5)
+is at most a constant plus
+
+    Σ_τ v_τ D_τ²,      v_τ = Σ_{A⊇τ} ω_k u_A / (2 E_k L_A Σ u),    equal at the plan at hand.                    (6)
+
+(6) is a sum of convex functions of one variable each. Its least value is where all slopes are alike,
+
+    −v_τ dD_τ²/dy / p_τ = λ p_τ / 2,       y = (π_τ + x_τ)/p_τ,     or x_τ = 0 where it is less,                  (7)
+
+and λ is found by bisection. A step never raises (5). It ends in a point that no small change improves.
+
+*A floor.* A share of the budget is divided as "nonnegative" divides it, so that every residual is measured: each table
+has an unbiased estimate with its exact standard error, and tables with more structure than the model expects are not
+missed. Law: tests/laws/test_counts_objective.py compares with a general solver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from margrave.algebra.kernels import Floats, Index, Integers, compiled, subset_tables
+from margrave.planning.coefficients import add_subsets, cost_coefficients
+
+if TYPE_CHECKING:
+    from margrave.algebra.layout import Layout
+
+# Probabilities of κ in (3), for tables of two attributes and of more.
+STRAYS: Mapping[int, tuple[tuple[float, float], ...]] = {
+    2: ((0.01, 0.4), (0.1, 0.4), (1.0, 0.2)),
+    3: ((0.002, 0.5), (0.02, 0.4), (0.2, 0.1)),
+}
+ZIPF_EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0)
+# Shares of people and distances s are kept by half octaves: shares from 2^−80 to 1, distances from 2^−8 to 2^48.
+_STEPS, _SHARE_BINS = 2, 161
+_LEAST_SPREAD, SPREAD_BINS = -8, 113
+# log₂ of the precisions y at which curves are kept; beyond, D is the number of its cells times 1/√y.
+_GRID_STEP = 0.5
+_GRID = np.arange(-84.0, 24.01, _GRID_STEP)
+_TINY = 1e-300
+# What a table counts by how many attributes it has less than one of the workload, a quarter for each further one; and
+# the share of the floor. Chosen on generated tables (docs/adaptive.md).
+LOWER_ORDERS = (1.0, 0.2, 0.0625)
+FLOOR = 1 / 64
+_MOST_STEPS = 60
+_CONVERGED = 1e-5
+_LEAST = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """D_τ of equation (1) for every table of a closure.
+
+    Attributes
+    ----------
+    kind
+        Shape (tables,); which curve each table has. Tables with the same expectation share one.
+    squares
+        Shape (curves, grid); log₂ of D² at the precisions of the grid. Between two of them logarithms are taken as
+        straight, which they are where noise is all that is left.
+    slopes
+        Shape (curves, grid); log₂ of −dD²/dy there.
+    untouched
+        Shape (curves,); D² at y = 0, without any measurement.
+    occupied
+        Shape (curves,); the number of cells that count: D tends to this times 1/√y.
+    """
+
+    kind: Integers
+    squares: Floats
+    slopes: Floats
+    untouched: Floats
+    occupied: Floats
+
+    def squared_errors(self, precisions: Floats) -> Floats:
+        """Return D_τ² at a precision of each table; shape (tables,)."""
+        rows = self.kind
+        place = (np.log2(np.maximum(precisions, _TINY)) - _GRID[0]) / _GRID_STEP
+        whole = np.clip(place.astype(np.int64), 0, len(_GRID) - 2)
+        part = np.clip(place - whole, 0.0, 1.0)
+        inside = 2.0 ** (self.squares[rows, whole] * (1 - part) + self.squares[rows, whole + 1] * part)
+        far = place > len(_GRID) - 1
+        inside = np.where(far, self.occupied[rows] ** 2 / np.where(far, precisions, 1.0), inside)
+        return np.where(place < 0, self.untouched[rows], inside)
+
+    def precisions_at(self, slopes: Floats) -> Floats:
+        """Return where −dD²/dy has fallen to a slope of each table; zero where it is never that steep.
+
+        Parameters
+        ----------
+        slopes
+            Shape (tables,); log₂ of the slopes.
+        """
+        rows, falling = self.kind, self.slopes
+        # Curves fall, so the place of a slope is found by bisection over the grid, for all tables at once.
+        low, high = np.zeros(len(rows), dtype=np.int64), np.full(len(rows), len(_GRID) - 1)
+        for _ in range(int(np.ceil(np.log2(len(_GRID))))):
+            middle = (low + high) // 2
+            steeper = falling[rows, middle] > slopes
+            low, high = np.where(steeper, middle, low), np.where(steeper, high, middle)
+        upper, lower = falling[rows, low], falling[rows, high]
+        part = np.clip((upper - slopes) / np.maximum(upper - lower, 1e-12), 0.0, 1.0)
+        found = 2.0 ** (_GRID[low] + _GRID_STEP * part)
+        beyond = falling[rows, -1] > slopes
+        found = np.where(beyond, self.occupied[rows] * 2.0 ** np.minimum(-slopes / 2, 500.0), found)
+        return np.where(falling[rows, 0] > slopes, found, 0.0)
+
+
+def prior_curves(shapes: Sequence[tuple[int, ...]], rows: float) -> Curves:
+    """Return the curves before anything is measured but the number of rows.
+
+    Parameters
+    ----------
+    shapes
+        The sizes of the attributes of each table.
+    rows
+        N, positive: stated, or measured with noise.
+    """
+    kinds: dict[tuple[int, ...], int] = {}
+    kind = np.array([kinds.setdefault(tuple(sorted(shape)), len(kinds)) for shape in shapes], dtype=np.int64)
+    spreads = np.zeros((len(kinds), SPREAD_BINS))
+    for shape, row in kinds.items():
+        if not shape:
+            _add(spreads[row], np.array([rows]), np.ones(1))  # of the total nothing is known beyond its size
+        else:
+            expected, cells = _zipf_table(shape, rows)
+            add_spreads(spreads[row], expected, cells, len(shape), even=rows / shape[0])
+    return curves_of(kind, spreads)
+
+
+def add_spreads(
+    spreads: Floats,
+    expected: Floats,
+    cells: Floats,
+    order: int,
+    *,
+    even: float = 0.0,
+    strays: Sequence[tuple[float, float]] | None = None,
+) -> None:
+    """Add the cells of one table to the histogram of how far they stray, by (2) and (3), in place.
+
+    Parameters
+    ----------
+    spreads
+        Shape (bins,); how many cells stray by about so much.
+    expected, cells
+        Expected counts q, and how many cells have each.
+    order
+        The number of attributes of the table, at least one.
+    even
+        N/n, for a table of one attribute.
+    strays
+        Pairs of κ and its probability; by default ``STRAYS``.
+    """
+    if order == 1 and strays is None:
+        _add(spreads, np.sqrt((expected - even) ** 2 + expected), cells)
+        return
+    for kappa, probability in STRAYS[min(order, 3)] if strays is None else strays:
+        large = (1 + kappa) * expected >= 1
+        spread = np.where(large, np.sqrt(kappa * expected**2 + expected), 1.0)
+        _add(spreads, spread, probability * cells * np.where(large, 1.0, expected))
+
+
+def curves_of(kind: Integers, spreads: Floats) -> Curves:
+    """Return the curves of histograms of spreads.
+
+    Parameters
+    ----------
+    kind
+        Shape (tables,); the histogram of each table.
+    spreads
+        Shape (curves, bins); as made by `add_spreads`.
+    """
+    spread = 2.0 ** (_LEAST_SPREAD + np.arange(SPREAD_BINS) / _STEPS)
+    remaining = 1 / np.sqrt(1 + np.outer(spread**2, 2.0**_GRID))
+    errors = spreads @ (spread[:, None] * remaining)
+    falls = spreads @ (0.5 * (spread[:, None] * remaining) ** 3)
+    squares, slopes = (np.log2(np.maximum(one, _TINY)) for one in (errors**2, 2 * errors * falls))
+    return Curves(kind, squares, slopes, (spreads @ spread) ** 2, spreads.sum(axis=1))
+
+
+def _zipf_table(shape: tuple[int, ...], rows: float) -> tuple[Floats, Floats]:
+    """Return expected counts, and how many cells have each, of independent attributes that follow Zipf's law."""
+    shares = np.zeros(_SHARE_BINS)
+    shares[0] = 1.0
+    for size in shape:
+        own = np.zeros(_SHARE_BINS)
+        for exponent in ZIPF_EXPONENTS:
+            share = np.arange(1, size + 1, dtype=np.float64) ** -exponent
+            bins = np.rint(-_STEPS * np.log2(share / share.sum())).astype(np.int64)
+            np.add.at(own, np.minimum(bins, _SHARE_BINS - 1), 1 / len(ZIPF_EXPONENTS))
+        shares = np.convolve(shares, own)[:_SHARE_BINS]
+    expected = 2.0 ** (-np.arange(_SHARE_BINS) / _STEPS)
+    # Rounding to half octaves must not change how many people there are.
+    return expected * (rows / float(shares @ expected)), shares
+
+
+def _add(spreads: Floats, spread: Floats, cells: Floats) -> None:
+    """Add cells to a histogram of spreads, in place; those below its range count as the least."""
+    bins = np.rint(_STEPS * (np.log2(np.maximum(spread, 2.0**_LEAST_SPREAD)) - _LEAST_SPREAD)).astype(np.int64)
+    np.add.at(spreads, np.minimum(bins, SPREAD_BINS - 1), cells)
+
+
+@dataclass(frozen=True, eq=False)
+class Importance:
+    """How much each table and each number of attributes counts in (5).
+
+    Attributes
+    ----------
+    tables
+        Shape (tables,); u_A divided by the sum over the tables of as many attributes.
+    orders
+        Shape (most attributes + 1,); ω_k, zero for the total and where there is nothing to measure.
+    """
+
+    tables: Floats
+    orders: Floats
+
+
+def importance(layout: Layout, weights: Floats) -> Importance:
+    """Return how much everything counts.
+
+    Parameters
+    ----------
+    layout
+        The closure of the workload.
+    weights
+        Shape (tables,); w_γ of each table, zero for sets outside the workload.
+    """
+    order, largest = layout.index.order, weights.copy()
+    # Tables before their facets: orders fall, inner or outer.
+    for table in np.argsort(-order, kind="stable").tolist():
+        facets = layout.index.facet[table, : order[table]]
+        largest[facets] = np.maximum(largest[facets], largest[table])
+    asked = np.bincount(order, weights)
+    below = np.array([*LOWER_ORDERS, *(LOWER_ORDERS[-1] * 0.25 ** np.arange(1, len(asked) + 1))])
+    orders = np.array([asked[k:] @ below[: len(asked) - k] for k in range(len(asked))])
+    largest[layout.degrees == 0] = 0.0
+    sums = np.bincount(order, largest)
+    orders[sums == 0] = 0.0
+    if len(orders) > 1:  # the total counts as part of every table; alone it is all there is
+        orders[0] = 0.0
+    return Importance(largest / np.where(sums > 0, sums, 1.0)[order], orders / max(orders.max(), _LEAST))
+
+
+def expected_errors(layout: Layout, curves: Curves, precisions: Floats) -> Floats:
+    """Return L_A of equation (4) for each table of the closure; shape (tables,).
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    curves
+        What is left of each residual.
+    precisions
+        Shape (tables,); π_τ, how precisely each residual is measured.
+    """
+    squares = np.empty(len(layout.sets))
+    add_subsets(layout.index, curves.squared_errors(_by_cell(layout, precisions)), squares)
+    return np.sqrt(squares)
+
+
+def objective(layout: Layout, curves: Curves, precisions: Floats, counting: Importance) -> float:
+    """Return the value of (5) for residuals measured with these precisions."""
+    errors = expected_errors(layout, curves, precisions)
+    means = np.bincount(layout.index.order, counting.tables * errors)
+    return float(sum(share * np.log(max(mean, _LEAST)) for share, mean in zip(counting.orders, means, strict=True)))
+
+
+def best_precisions(
+    layout: Layout, curves: Curves, counting: Importance, *, rho: float, start: Floats, known: Floats | None = None
+) -> tuple[Floats, int]:
+    """Return the precisions to add that minimise (5), and how many steps it took.
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    curves
+        What is left of each residual, by its precision.
+    counting
+        How much everything counts.
+    rho
+        The budget, for one row a person.
+    start
+        Shape (tables,); added precisions to begin with, within the budget.
+    known
+        Shape (tables,); π_τ, the precisions that are there already; none by default.
+    """
+    there = np.zeros(len(layout.sets)) if known is None else known
+    added, value = start, objective(layout, curves, there + start, counting)
+    for step in range(1, _MOST_STEPS + 1):
+        weights = _majorant(layout, curves, there + added, counting)
+        tried = _filled(layout, curves, weights, there, rho)
+        new = objective(layout, curves, there + tried, counting)
+        if new < value:
+            added = tried
+        if new > value - _CONVERGED:
+            return added, step
+        value = new
+    return added, _MOST_STEPS
+
+
+def _majorant(layout: Layout, curves: Curves, precisions: Floats, counting: Importance) -> Floats:
+    """Return v_τ of equation (6)."""
+    order = layout.index.order
+    errors = np.maximum(expected_errors(layout, curves, precisions), _LEAST)
+    means = np.bincount(order, counting.tables * errors)
+    each = counting.orders[order] * counting.tables / (2 * np.maximum(means, _LEAST)[order] * errors)
+    weights = np.zeros(len(each))
+    add_to_subsets(layout.index, each, weights)
+    return weights
+
+
+def _filled(layout: Layout, curves: Curves, weights: Floats, known: Floats, rho: float) -> Floats:
+    """Return the added precisions of equation (7), which cost ``rho``."""
+    cost = cost_coefficients(layout)
+    useful = (cost > 0) & (weights > 0)
+    safe = np.where(useful, cost, 1.0)
+    slopes = np.log2(safe**2 / (2 * np.where(useful, weights, 1.0)))
+    there = _by_cell(layout, known)
+
+    def added(level: float) -> Floats:
+        # Levels are log₂ λ: λ may be of any size.
+        return np.where(useful, np.maximum(curves.precisions_at(slopes + level) - there, 0.0) * safe, 0.0)
+
+    low, high = -400.0, 400.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if float(cost @ added(middle)) / 2 > rho:
+            low = middle
+        else:
+            high = middle
+    # Between the two the cost passes ρ; along the straight line between them it is met exactly.
+    more, less = added(low), added(high)
+    spent_more, spent_less = float(cost @ more) / 2, float(cost @ less) / 2
+    if spent_more <= rho:
+        return more * (rho / spent_more) if spent_more > 0 else more
+    share = (rho - spent_less) / max(spent_more - spent_less, _LEAST * rho)
+    return less + min(max(share, 0.0), 1.0) * (more - less)
+
+
+def _by_cell(layout: Layout, precisions: Floats) -> Floats:
+    """Return y = π_τ/p_τ; zero where there is nothing to measure."""
+    cost = cost_coefficients(layout)
+    return np.divide(precisions, cost, out=np.zeros_like(cost), where=cost > 0)
+
+
+@compiled
+def add_to_subsets(index: Index, terms: Floats, sums: Floats) -> None:
+    """Add the term of every table to all tables inside it, itself included, in place."""
+    subsets = np.empty(1 << index.axes.shape[1], dtype=np.int64)
+    for table in range(len(terms)):
+        subset_tables(table, index, subsets)
+        for mask in range(1 << index.order[table]):
+            sums[subsets[mask]] += terms[table]

@@ -1,0 +1,481 @@
+r"""The outer tables, where nearly all cells are: their arrays, and a pass over them for each thing to be done.
+
+A `Part` holds some of the outer tables of a problem, or all of them: the residuals z to be near to, and up to two
+*states*, one of the rounds and one of a repair. Nothing that is as long as its cells ever leaves it but the result. A
+pass is given the marginals of the *inner* tables, which are small, and returns what they need in exchange: the facets
+of its outer tables, gathered into the inner tables that they are, and a few sums. So it does not matter where a part
+is: the sums of two parts are the sums of all their tables. A `Crew` runs a pass on every part; `Alone` is one part in
+this process, and ``workers`` has parts in other ones.
+
+Passes work in the facets of the state of the repair where they need room; those of the rounds stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+
+import numpy as np
+
+from margrave.algebra import kernels as algebra
+from margrave.algebra.kernels import Floats, Index, over_tables
+from margrave.memory import large_array
+from margrave.reconstruction.nonnegative.kernels import (
+    Factors,
+    Moves,
+    Sums,
+    count_violations,
+    dual_sums,
+    gather_outer,
+    least_share,
+    lift_tables,
+    look_tables,
+    residual_distances,
+    step_tables,
+    sum_deficits,
+    sum_states,
+    write_tables,
+)
+
+if TYPE_CHECKING:
+    from margrave.reconstruction.nonnegative.problem import Problem
+
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
+Task = Callable[Concatenate["Part", Given], Found]
+
+# The two states of a part.
+ROUNDS, REPAIR = 0, 1
+# A penalty is multiplied by this much at most when it follows its moves.
+_LARGEST_CHANGE = 10.0
+# The ratio of moves of one table counts as far as it is within this factor of the ratio of all of them together.
+_LARGEST_SPREAD = 3.0
+AT_REST = 1e-150
+# Penalties stay within this factor of where they started.
+_LARGEST_DRIFT = 1e8
+
+
+class Stepped(NamedTuple):
+    """What a round, or the beginning of rounds, returns.
+
+    Attributes
+    ----------
+    gathered
+        Shape (inner cells,); the facets ρ C_{<j} s_j / n_j of |v|, gathered into the inner tables.
+    kept, multiplier
+        ‖y⁺ − y‖² and ‖u⁺ − u‖², added up since the penalties last changed.
+    negative
+        Σ max(−x, 0) before the round.
+    spectrum
+        Shape (inner tables,); Σ ρ_γ n_τ/n_γ over the outer tables above each inner one, if penalties changed.
+    """
+
+    gathered: Floats
+    kept: float
+    multiplier: float
+    negative: float
+    spectrum: Floats | None
+
+
+class Looked(NamedTuple):
+    """What a look returns.
+
+    Attributes
+    ----------
+    gathered
+        The facets of ρ (y − x), gathered.
+    complementarity, paid, lag
+        Σ ρ u·x, Σ ρ u min(x, 0) and Σ ‖ρ C_γ (y − x)‖² / w over the outer tables.
+    lowest, negative
+        The least cell of x, and Σ max(−x, 0).
+    """
+
+    gathered: Floats
+    complementarity: float
+    paid: float
+    lag: float
+    lowest: float
+    negative: float
+
+
+class Bounded(NamedTuple):
+    """What a bound is made of: the facets of λ, gathered, Σ ½ κ ‖m‖² and Σ m·z over the outer tables."""
+
+    gathered: Floats
+    quadratic: float
+    linear: float
+
+
+class Lacking(NamedTuple):
+    """What is negative: how it is spread (`BINS`), the largest −μ n_γ, and the largest sum in one table."""
+
+    spread: Floats
+    largest: float
+    mass: float
+
+
+@dataclass
+class _State:
+    """A state of the rounds: v, its facets, what a round multiplies with, and what it has added up."""
+
+    point: Floats
+    facets: Floats
+    weights: Floats
+    start: Floats
+    factors: Factors
+    moves: Moves
+
+
+class Part:
+    """Some of the outer tables of a problem, numbered after all of its inner ones.
+
+    Parameters
+    ----------
+    index, outer, facet_cells
+        Of the layout of the inner tables and these outer ones (`Layout.restricted`), the number of its first outer
+        table, and the length of its buffers of facets.
+    z
+        Residuals of the outer tables, read-only.
+    weights
+        w of each table; those of inner tables are not used.
+    """
+
+    def __init__(self, index: Index, outer: int, facet_cells: int, z: Floats, weights: Floats) -> None:
+        self.index, self.outer, self.tables = index, outer, len(index.order)
+        self.inner_cells, self.z, self.weights = int(index.offset[outer]), z, weights
+        self._facet_cells = facet_cells
+        self._slots = int(index.slot[outer, 0]) if index.slot[outer:].size else 0
+        self._states: dict[int, _State] = {}
+        self._points: dict[int, Floats] = {}
+        self._facets: dict[int, Floats] = {}
+        self._buffer: Floats | None = None
+
+    @property
+    def buffer(self) -> Floats:
+        """Room for all tables of the closure, the outer ones of which are the state of the repair."""
+        if self._buffer is None:
+            self._buffer = large_array(int(self.index.offset[-1]))
+        return self._buffer
+
+    def point(self, state: int) -> Floats:
+        """Return v of a state, or the tables that take its place."""
+        if state not in self._points:
+            cells = int(self.index.offset[-1]) - self.inner_cells
+            self._points[state] = self.buffer[self.inner_cells :] if state == REPAIR else large_array(cells)
+        return self._points[state]
+
+    def put(self, state: int, point: Floats) -> None:
+        """Take over an array as v of a state."""
+        self._points[state] = point
+
+    def penalties(self, state: int) -> Floats:
+        """Return ρ of each table, zero for the inner ones."""
+        return self._states[state].factors.penalty
+
+    def factors(self, state: int) -> Factors:
+        """Return what a round multiplies with; the numbers of inner tables mean nothing."""
+        return self._states[state].factors
+
+    def moves(self, state: int) -> Moves:
+        """Return what the rounds have added up."""
+        return self._states[state].moves
+
+    def lay_out(self, state: int, inner: Floats) -> float:
+        """Make v the tables of the estimates, given the inner ones, and return the least cell."""
+        point = self.point(state)
+        self._run(algebra.raise_tables, inner, self.z, point, self.inner_cells)
+        return float(point.min())
+
+    def begin(self, state: int, penalties: Floats, *, with_loss: bool = True) -> Stepped:
+        """Begin rounds from v with these penalties; without the loss, all weights are zero but those that hold."""
+        weights = self.weights if with_loss else np.where(np.isinf(self.weights), np.inf, 0.0)
+        moves = Moves(*(np.zeros(self.tables) for _ in Moves._fields))
+        factors = _factors(weights, penalties, self.outer)
+        point, facets = self.point(state), self._facets_of(state)
+        self._states[state] = _State(point, facets, weights, penalties, factors, moves)
+        self._run(sum_states, self.inner_cells, point, penalties, facets)
+        return Stepped(self._gathered(facets), 0.0, 0.0, 0.0, self._spectrum(penalties))
+
+    def step(
+        self,
+        state: int,
+        inner: Floats,
+        relaxation: float,
+        together: float | None = None,
+        penalties: Floats | None = None,
+    ) -> Stepped:
+        """Do one round.
+
+        Parameters
+        ----------
+        state
+            Which state.
+        inner
+            Marginals of the inner tables.
+        relaxation
+            α; zero leaves the state as it is.
+        together
+            ‖u moved‖ / ‖y moved‖ over all parts, if penalties are to follow the moves.
+        penalties
+            ρ from now on, if it is given.
+        """
+        own = self._states[state]
+        following = penalties if penalties is not None else own.factors.penalty
+        if together is not None:
+            following = self.balanced(state, together)
+        self._run(
+            step_tables,
+            self.inner_cells,
+            inner,
+            self.z,
+            own.point,
+            own.facets,
+            own.factors,
+            relaxation,
+            following,
+            own.moves,
+        )
+        spectrum, outer = None, slice(self.outer, None)
+        if following is not own.factors.penalty:
+            own.factors = _factors(own.weights, following, self.outer)
+            own.moves.kept[:], own.moves.multiplier[:] = 0.0, 0.0
+            spectrum = self._spectrum(following)
+        kept, multiplier, negative = (float(one[outer].sum()) for one in own.moves)
+        return Stepped(self._gathered(own.facets), kept, multiplier, negative, spectrum)
+
+    def balanced(self, state: int, together: float) -> Floats:
+        """Return penalties that follow the moves of their own tables since they last did."""
+        own, outer = self._states[state], slice(self.outer, None)
+        following = own.factors.penalty.copy()
+        kept, multiplier = own.moves.kept[outer], own.moves.multiplier[outer]
+        # Next to nothing is added to both, so that tables at rest stay as they are.
+        ratio = (np.sqrt(multiplier) + AT_REST) / (np.sqrt(kept) + AT_REST)
+        ratio = np.clip(ratio, together / _LARGEST_SPREAD, together * _LARGEST_SPREAD)
+        following[outer] *= np.clip(np.sqrt(ratio), 1 / _LARGEST_CHANGE, _LARGEST_CHANGE)
+        start = own.start[outer]
+        following[outer] = np.clip(following[outer], start / _LARGEST_DRIFT, start * _LARGEST_DRIFT)
+        return following
+
+    def look(self, state: int, inner: Floats) -> Looked:
+        """Return where the rounds stand."""
+        own, lags = self._states[state], self._facets_of(REPAIR)
+        sums = Sums(*(np.zeros(self.tables) for _ in Sums._fields))
+        self._run(
+            look_tables,
+            self.inner_cells,
+            inner,
+            self.z,
+            own.point,
+            own.facets,
+            own.factors,
+            lags,
+            sums,
+        )
+        outer = slice(self.outer, None)
+        penalty = own.factors.penalty[outer]
+        return Looked(
+            self._gathered(lags),
+            float(penalty @ sums.complementarity[outer]),
+            float(penalty @ sums.paid[outer]),
+            # A weight that is infinite holds the residual: it does not lag.
+            float((penalty**2 * sums.distance[outer] / own.weights[outer]).sum()),
+            float(sums.lowest[outer].min()),
+            float(sums.negative[outer].sum()),
+        )
+
+    def bound(self, state: int) -> Bounded:
+        """Return what the bound g(λ) is made of."""
+        own, facets = self._states[state], self._facets_of(REPAIR)
+        norms, products = np.zeros(self.tables), np.zeros(self.tables)
+        penalties = own.factors.penalty
+        self._run(dual_sums, self.inner_cells, self.z, own.point, penalties, facets, norms, products)
+        outer = slice(self.outer, None)
+        return Bounded(
+            self._gathered(facets), float((0.25 * norms / self.weights)[outer].sum()), float(products[outer].sum())
+        )
+
+    def write_tables(self, state: int, inner: Floats, into: int) -> float:
+        """Write the tables x of a state to the place of a state, and return the least cell."""
+        return float(self._tables(state, inner, into, compare=False)[0].min())
+
+    def distance(self, state: int, inner: Floats, other: int) -> float:
+        """Return Σ |x − x'| between the tables of a state and those that stand in the place of another one."""
+        return float(self._tables(state, inner, other, compare=True)[1].sum())
+
+    def loss(self, place: int) -> float:
+        """Return Σ w ‖C x − z‖² of the outer tables that stand in the place of a state, those held not counted."""
+        distances = np.zeros(self.tables)
+        facets = self._facets_of(REPAIR)
+        self._run(residual_distances, self.inner_cells, self.z, self.point(place), facets, distances)
+        free = np.isfinite(self.weights)
+        free[: self.outer] = False
+        return float(self.weights[free] @ distances[free])
+
+    def violations(self, place: int, total: float) -> Lacking:
+        """Return what is negative in the tables that stand in the place of a state."""
+        spread: list[Floats] = []
+        worst, masses = np.zeros(self.tables), np.zeros(self.tables)
+        point = self.point(place)
+
+        def task(begin: int, end: int) -> None:
+            counted = count_violations(begin, end, self.index, self.inner_cells, point, total, worst, masses)
+            spread.append(counted)
+
+        over_tables(task, self.outer, self.tables, self.index.offset)
+        largest = float((worst * np.diff(self.index.offset))[self.outer :].max())
+        return Lacking(np.sum(spread, axis=0), largest, float(masses[self.outer :].max()))
+
+    def deficits(self, place: int, floor: float) -> tuple[Floats, float]:
+        """Return the facets of what tables lack beyond a floor, gathered, and its sum."""
+        masses, facets = np.zeros(self.tables), self._facets_of(REPAIR)
+        self._run(sum_deficits, self.inner_cells, floor, self.point(place), facets, masses)
+        return self._gathered(facets), float(masses.sum())
+
+    def lift(self, place: int, floor: float, inner: Floats, scale: float) -> None:
+        """Add the tables of a lift, given the inner ones of it, and scale; the facets are those of `deficits`."""
+        facets = self._facets_of(REPAIR)
+        self._run(lift_tables, self.inner_cells, floor, inner, facets, scale, self.point(place))
+
+    def least_share(self, place: int, positive: Floats) -> float:
+        """Return the weight with which these positive tables must be mixed in so that no cell is negative."""
+        shares = np.zeros(self.tables)
+        self._run(least_share, self.inner_cells, self.point(place), positive, shares)
+        return float(shares.max())
+
+    def mix(self, place: int, share: float, positive: Floats) -> None:
+        """Mix positive tables in."""
+        point = self.point(place)
+        point *= 1.0 - share
+        point += share * positive
+
+    def clear(self, place: int) -> None:
+        """Make all cells zero."""
+        self.point(place)[:] = 0.0
+
+    def read(self, place: int, begin: int, end: int) -> Floats:
+        """Return the cells begin … end − 1 of what stands in the place of a state."""
+        return self.point(place)[begin:end]
+
+    def _tables(self, state: int, inner: Floats, place: int, *, compare: bool) -> tuple[Floats, Floats]:
+        """Return the least cell of each table of a state and its distance from what stands in a place."""
+        own, lowest, distances = self._states[state], np.full(self.tables, np.inf), np.zeros(self.tables)
+        self._run(
+            write_tables,
+            self.inner_cells,
+            inner,
+            self.z,
+            own.point,
+            own.facets,
+            own.factors,
+            self.point(place),
+            lowest,
+            distances,
+            compare,
+        )
+        return lowest, distances
+
+    def _facets_of(self, state: int) -> Floats:
+        """Return the facets of a state; those of the repair are also the room in which other passes work."""
+        if state not in self._facets:
+            self._facets[state] = large_array(self._facet_cells)
+        return self._facets[state]
+
+    def _gathered(self, facets: Floats) -> Floats:
+        """Return the sums of the facets of outer tables, in the inner tables that they are."""
+        tables = np.empty(self.inner_cells)
+
+        def task(begin: int, end: int) -> None:
+            gather_outer(begin, end, self.index, self._slots, facets, tables)
+
+        over_tables(task, 0, self.outer, self.index.offset)
+        return tables
+
+    def _spectrum(self, penalties: Floats) -> Floats:
+        """Return Σ ρ_γ n_τ/n_γ of each inner table."""
+        spectrum = np.zeros(self.tables)
+        algebra.accumulate_spectrum(self.outer, self.tables, self.index, penalties, spectrum)
+        return spectrum[: self.outer]
+
+    def _run(self, kernel: Callable[..., None], *arguments: object) -> None:
+        """Run a kernel over all outer tables, on all threads."""
+
+        def task(begin: int, end: int) -> None:
+            kernel(begin, end, self.index, *arguments)
+
+        over_tables(task, self.outer, self.tables, self.index.offset)
+
+
+def _factors(weights: Floats, penalties: Floats, outer: int) -> Factors:
+    """Return what a round with these penalties multiplies outer tables with; weights may be zero or infinite."""
+    free = np.isfinite(weights)
+    free[:outer] = False
+    finite = np.where(free, weights, 0.0)
+    inverse = np.divide(1.0, finite + penalties, out=np.zeros_like(finite), where=free)
+    return Factors(np.where(free, finite * inverse, 1.0), penalties * inverse, inverse, penalties)
+
+
+class Crew(Protocol):
+    """All parts of a problem, wherever they are."""
+
+    def run(self, task: Task[Given, Found], *arguments: Given.args, **options: Given.kwargs) -> list[Found]:
+        """Run a pass on every part with the same arguments; return what each returns, in order."""
+        ...
+
+    def run_each(
+        self, task: Callable[..., Found], arguments: Sequence[tuple[object, ...]], **options: object
+    ) -> list[Found]:
+        """Run a pass on every part with arguments of its own."""
+        ...
+
+    def per_part(self, values: Floats) -> list[Floats]:
+        """Cut one number a table of the closure into those of each part: all inner tables and its outer ones."""
+        ...
+
+    def cells_per_part(self, outer: Floats) -> list[Floats]:
+        """Cut cells of all outer tables into those of each part."""
+        ...
+
+    def result(self, inner: Floats) -> Floats:
+        """Return the tables of the closure: these inner ones, and those in the place of the repair."""
+        ...
+
+
+class Alone:
+    """One part in this process.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        layout = problem.layout
+        self.part = Part(
+            layout.index, layout.outer, layout.facet_cells, problem.z[layout.inner_cells :], problem.weights
+        )
+
+    def run(self, task: Task[Given, Found], *arguments: Given.args, **options: Given.kwargs) -> list[Found]:
+        """Run a pass."""
+        return [task(self.part, *arguments, **options)]
+
+    def run_each(
+        self, task: Callable[..., Found], arguments: Sequence[tuple[object, ...]], **options: object
+    ) -> list[Found]:
+        """Run a pass with the arguments of the only part."""
+        return [task(self.part, *arguments[0], **options)]
+
+    def per_part(self, values: Floats) -> list[Floats]:
+        """Return the numbers as they are."""
+        return [values]
+
+    def cells_per_part(self, outer: Floats) -> list[Floats]:
+        """Return the cells as they are."""
+        return [outer]
+
+    def result(self, inner: Floats) -> Floats:
+        """Return the tables of the closure, in the part's own buffer."""
+        buffer = self.part.buffer
+        buffer[: inner.size] = inner
+        return buffer

@@ -1,0 +1,370 @@
+"""The outer tables of a problem divided among processes, on this machine or on the machines of a Dask cluster.
+
+Each worker holds a `Part`: residuals and states of its own outer tables. A round sends the inner tables to every worker
+and brings back the facets, gathered into inner tables (``outer``); for all three-way tables of a hundred attributes of
+ten values that is 4 MB each way. The kernels, the repair and the certificate are those of a single process, and so is
+the result, but for the order in which parts are added up.
+
+Workers see noisy residuals and nothing else: a problem is made of measurements. A worker that is lost takes its state
+with it; the solve then ends with an error, and can be started again from the measurements, which it never changes.
+
+Processes that are started here talk by TLS with a key of their own, which lives as long as they do: whoever can reach
+the port of a worker can run code in it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from numbers import Integral
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from margrave.algebra.kernels import Floats, Index, thread_count
+from margrave.errors import MargraveError, ReleaseError
+from margrave.memory import large_array, require_memory
+from margrave.reconstruction.nonnegative.outer import REPAIR, Alone, Crew, Found, Given, Part, Task
+from margrave.reconstruction.nonnegative.problem import Problem
+
+if TYPE_CHECKING:
+    from margrave.algebra.layout import Layout
+
+Hire = Callable[[Problem], Crew]
+
+# Cells that are sent at once: 32 MB.
+_CHUNK = 4_000_000
+# Seconds until workers that were started must have come, and between questions whether one that is silent is there.
+_COMING, _SILENT = 120, 1
+# How often to ask for the reason of a failure.
+_PATIENCE = 5
+_MOST_PROCESSES = 1024
+
+
+@contextmanager
+def opened(workers: object) -> Iterator[Hire | None]:
+    """Give what divides a problem among workers, and let go of them in the end; None for no workers.
+
+    Parameters
+    ----------
+    workers
+        A number of processes to start on this machine, the address of the scheduler of a Dask cluster
+        (``tcp://host:8786``), a ``distributed.Client``, or None.
+    """
+    if workers is None:
+        yield None
+        return
+    count = _checked(workers)
+    try:
+        import distributed
+    except ImportError:
+        raise ReleaseError(
+            "workers need the package distributed, which is not installed", remedy="pip install 'margrave[workers]'"
+        ) from None
+    with ExitStack() as stack:
+        if count is not None:
+            client = stack.enter_context(_local(count))
+        elif isinstance(workers, str):
+            client = stack.enter_context(_connected(workers))
+        else:
+            client = workers
+            if not isinstance(client, distributed.Client) or client.asynchronous:
+                raise _unknown(workers)
+        yield lambda problem: _hired(client, problem, stack)
+
+
+def memory_of_worker(layout: Layout, workers: int) -> int:
+    """Return the bytes that each of so many workers takes for a layout: z, two states and two buffers of facets."""
+    outer = layout.cells - layout.inner_cells
+    return 8 * (3 * -(-outer // workers) + 2 * -(-layout.facet_cells // workers) + 8 * layout.inner_cells)
+
+
+def _checked(workers: object) -> int | None:
+    """Return a number of processes, or None for a cluster; refuse what is neither."""
+    if isinstance(workers, bool) or (isinstance(workers, Integral) and not 1 <= int(workers) <= _MOST_PROCESSES):
+        raise _unknown(workers)
+    if isinstance(workers, str) and urlsplit(workers).scheme not in ("tcp", "tls"):
+        raise _unknown(workers)
+    return int(workers) if isinstance(workers, Integral) else None
+
+
+def _unknown(workers: object) -> ReleaseError:
+    return ReleaseError(
+        f"workers is {workers!r}",
+        remedy=f"give a number of processes from 1 to {_MOST_PROCESSES:,}, the address of a Dask scheduler as in "
+        "'tcp://host:8786', or a distributed.Client that is not asynchronous",
+    )
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    """Connect to a cluster."""
+    from distributed import Client
+
+    try:
+        client = Client(address, direct_to_workers=True, set_as_default=False, timeout=_COMING)
+    except (OSError, ValueError) as error:
+        raise ReleaseError(
+            f"no Dask scheduler answers at {address} ({type(error).__name__})", remedy="check the address, or start one"
+        ) from error
+    with client:
+        yield client
+
+
+@contextmanager
+def _local(count: int) -> Iterator[Any]:
+    """Start processes on this machine and connect to them; they end with this context.
+
+    They are started as programs of their own: processes that are forked, or spawned by Python, would run the script of
+    the caller again unless it is written for that.
+    """
+    import dask
+    from distributed import Client, LocalCluster
+    from distributed.security import Security
+
+    security = Security.temporary()
+    with TemporaryDirectory(prefix="margrave-workers-") as folder, ExitStack() as stack:
+        stack.enter_context(dask.config.set({"temporary-directory": folder}))
+        cluster = stack.enter_context(
+            LocalCluster(
+                n_workers=0,
+                host="127.0.0.1",
+                protocol="tls://",
+                security=security,
+                dashboard_address="127.0.0.1:0",
+                silence_logs=50,
+            )
+        )
+        # A temporary folder can be read by its owner alone.
+        keys = {
+            "--tls-ca-file": security.tls_ca_file,
+            "--tls-cert": security.tls_worker_cert,
+            "--tls-key": security.tls_worker_key,
+        }
+        options: list[str] = []
+        for name, text in keys.items():
+            file = Path(folder, f"{name.lstrip('-')}.pem")
+            file.write_text(str(text))
+            options += [name, str(file)]
+        log = stack.enter_context(Path(folder, "log").open("w+b"))
+        environment = {**os.environ, "MARGRAVE_THREADS": str(max(1, thread_count() // count))}
+        for number in range(count):
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address, *options),
+                    *("--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"),
+                    *("--no-nanny", "--nthreads", "1", "--memory-limit", "0"),
+                    *("--name", f"margrave-{number}", "--local-directory", folder),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        client = stack.enter_context(Client(cluster, direct_to_workers=True, set_as_default=False))
+        try:
+            client.wait_for_workers(count, timeout=_COMING)
+        except TimeoutError:
+            log.seek(0)
+            last = (log.read().decode(errors="replace").strip().splitlines() or ["they said nothing"])[-1]
+            raise ReleaseError(
+                f"{count} workers did not start within {_COMING} s ({last})", remedy="use fewer, or none"
+            ) from None
+        yield client
+
+
+def _hired(client: Any, problem: Problem, stack: ExitStack) -> Crew:  # noqa: ANN401 - the engine has no types
+    """Divide a problem among the workers of a client; a problem without inner tables is one table, and stays here."""
+    if problem.layout.outer == 0:
+        return Alone(problem)
+    team = _Team(client, problem)
+    stack.callback(team.dismiss)
+    return team
+
+
+class _Remote:
+    """What a worker holds: its part, filled piece by piece and then worked on."""
+
+    def open(self, version: str, sharing: int, index: Index, outer: int, facet_cells: int, weights: Floats) -> None:
+        """Make room for a part whose residuals come later."""
+        from distributed import get_worker
+
+        import margrave
+
+        if margrave.__version__ != version:
+            raise ReleaseError(
+                f"a worker has margrave {margrave.__version__} and the session {version}", remedy="install one of them"
+            )
+        # A worker that may use several threads says so; those that were started here have it in their environment.
+        os.environ.setdefault("MARGRAVE_THREADS", str(get_worker().state.nthreads))
+        outer_cells = int(index.offset[-1] - index.offset[outer])
+        needed = 8 * (3 * outer_cells + 2 * facet_cells)
+        require_memory(
+            sharing * needed, f"the share of {sharing} workers of one machine", [], advice="use more machines"
+        )
+        index = Index(*(np.array(one) for one in index))
+        self._z = np.empty(outer_cells)
+        view = self._z.view()
+        view.setflags(write=False)
+        self._part = Part(index, outer, facet_cells, view, np.array(weights))
+
+    def fill(self, begin: int, cells: Floats) -> None:
+        """Receive residuals."""
+        self._z[begin : begin + cells.size] = cells
+
+    def run(self, name: str, *arguments: object, **options: object) -> object:
+        """Run a pass."""
+        own = [np.array(one) if isinstance(one, np.ndarray) else one for one in arguments]
+        return getattr(self._part, name)(*own, **options)
+
+    def close(self) -> None:
+        """Let go of all arrays."""
+        del self._part, self._z
+
+
+class _Team:
+    """The parts of a problem, one on each worker of a client.
+
+    Parameters
+    ----------
+    client
+        Of the cluster.
+    problem
+        The problem; its outer tables are sent to the workers, in equal shares of cells.
+    """
+
+    def __init__(self, client: Any, problem: Problem) -> None:  # noqa: ANN401 - the engine has no types
+        import margrave
+
+        self._client, self._layout = client, problem.layout
+        known = client.scheduler_info(n_workers=-1)["workers"]
+        if not known:
+            raise ReleaseError("the Dask cluster has no workers", remedy="start some, or leave workers out")
+        self._bounds = _divided(problem.layout, len(known))
+        self._addresses = sorted(known)[: len(self._bounds)]
+        self._actors: list[Any] = []
+        hosts = [known[address]["host"] for address in self._addresses]
+        with self._told():
+            made = [
+                client.submit(_Remote, actor=True, workers=[address], allow_other_workers=False, pure=False)
+                for address in self._addresses
+            ]
+            self._actors = [self._awaited(one, address) for one, address in zip(made, self._addresses, strict=True)]
+        openings: list[tuple[object, ...]] = []
+        for host, (first, last), weights in zip(hosts, self._bounds, self.per_part(problem.weights), strict=True):
+            own = problem.layout.restricted(first, last)
+            shared = hosts.count(host)
+            openings.append((margrave.__version__, shared, own.index, own.outer, own.facet_cells, weights))
+        self._call("open", openings)
+        own_cells = self.cells_per_part(problem.z[problem.layout.inner_cells :])
+        for begin in range(0, max(one.size for one in own_cells), _CHUNK):
+            self._call("fill", [(begin, one[begin : begin + _CHUNK]) for one in own_cells])
+
+    def run(self, task: Task[Given, Found], *arguments: Given.args, **options: Given.kwargs) -> list[Found]:
+        """Run a pass on every worker."""
+        return self.run_each(task, [arguments] * len(self._actors), **options)
+
+    def run_each(
+        self, task: Callable[..., Found], arguments: Sequence[tuple[object, ...]], **options: object
+    ) -> list[Found]:
+        """Run a pass on every worker with arguments of its own."""
+        return self._call("run", [(task.__name__, *own) for own in arguments], **options)
+
+    def per_part(self, values: Floats) -> list[Floats]:
+        """Cut one number a table into those of each worker."""
+        inner = values[: self._layout.outer]
+        return [np.concatenate([inner, values[first:last]]) for first, last in self._bounds]
+
+    def cells_per_part(self, outer: Floats) -> list[Floats]:
+        """Cut cells of all outer tables into those of each worker."""
+        offset = self._layout.index.offset - self._layout.inner_cells
+        return [outer[offset[first] : offset[last]] for first, last in self._bounds]
+
+    def result(self, inner: Floats) -> Floats:
+        """Fetch the tables of the closure."""
+        tables = large_array(self._layout.cells)
+        tables[: inner.size] = inner
+        own_cells = self.cells_per_part(tables[inner.size :])
+        for begin in range(0, max(one.size for one in own_cells), _CHUNK):
+            pieces = self.run(Part.read, REPAIR, begin, begin + _CHUNK)
+            for own, piece in zip(own_cells, pieces, strict=True):
+                own[begin : begin + _CHUNK] = piece
+        return tables
+
+    def dismiss(self) -> None:
+        """Let workers forget the problem, if they are still there."""
+        try:
+            closing = [actor.close() for actor in self._actors]
+            for one in closing:
+                one.result(timeout=_SILENT)
+        except (OSError, RuntimeError):
+            pass  # a worker that is gone has forgotten it
+        self._actors = []
+
+    def _call(self, name: str, arguments: Sequence[tuple[object, ...]], **options: object) -> list[Any]:
+        """Call a method of every worker at once and wait for all of them."""
+        with self._told():
+            asked = [getattr(actor, name)(*own, **options) for actor, own in zip(self._actors, arguments, strict=True)]
+            return [_writable(self._awaited(one, address)) for one, address in zip(asked, self._addresses, strict=True)]
+
+    def _awaited(self, asked: Any, address: str) -> Any:  # noqa: ANN401 - the engine has no types
+        """Wait for an answer for as long as the worker is there."""
+        while True:
+            try:
+                return asked.result(timeout=_SILENT)
+            except TimeoutError:
+                if address not in self._client.scheduler_info(n_workers=-1)["workers"]:
+                    raise OSError(f"no answer from {address}") from None
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn what the engine raises about workers into one sentence; actors ask for the client of the moment."""
+        try:
+            with self._client.as_current():
+                yield
+        except MargraveError:
+            raise
+        except (OSError, RuntimeError, MemoryError) as error:
+            gone = self._gone()
+            lost = f"{gone} of {len(self._addresses)} workers were lost" if gone else "a worker failed"
+            raise ReleaseError(
+                f"{lost} while tables were reconstructed ({type(error).__name__})",
+                remedy="the measurements are as they were: reconstruct again, with more memory for each worker or "
+                "without workers",
+            ) from error
+
+    def _gone(self) -> int:
+        """Return how many workers the scheduler has lost; it may hear of that later than this process."""
+        for _ in range(_PATIENCE):
+            gone = set(self._addresses) - set(self._client.scheduler_info(n_workers=-1)["workers"])
+            if gone:
+                break
+            time.sleep(_SILENT)
+        return len(gone)
+
+
+def _divided(layout: Layout, workers: int) -> list[tuple[int, int]]:
+    """Cut the outer tables into ranges of about equal cells, at most one for each worker, none of them empty."""
+    offset = layout.index.offset[layout.outer :]
+    targets = offset[0] + np.arange(1, workers) * ((offset[-1] - offset[0]) / workers)
+    bounds = np.unique(np.concatenate([[0], np.searchsorted(offset, targets), [len(offset) - 1]])) + layout.outer
+    return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
+
+
+def _writable(found: Any) -> Any:  # noqa: ANN401 - whatever a pass returns
+    """Return what a pass found with arrays that can be written to; those off the wire may not be."""
+    if isinstance(found, np.ndarray):
+        return found if found.flags.writeable else found.copy()
+    if isinstance(found, tuple):
+        fields = [_writable(one) for one in found]
+        return type(found)(*fields) if hasattr(found, "_fields") else tuple(fields)
+    return found

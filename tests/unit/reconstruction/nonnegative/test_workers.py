@@ -1,0 +1,279 @@
+"""The solver divided among workers: the same tables as alone, and one sentence when a worker is lost."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+import margrave as mg
+from margrave.algebra import transform
+from margrave.algebra.layout import Layout
+from margrave.domain import Domain
+from margrave.errors import MemoryLimitError, ReleaseError
+from margrave.measurements import Measurements
+from margrave.reconstruction.estimates import Estimates
+from margrave.reconstruction.nonnegative import Status, reconstruct_nonnegative
+from margrave.reconstruction.nonnegative import workers as workers_module
+from margrave.reconstruction.nonnegative.workers import _divided, memory_of_worker, opened
+
+distributed = pytest.importorskip("distributed")
+
+SHAPES = {
+    "triples": ((4, 3, 5, 2, 3), list(combinations(range(5), 3))),
+    "pairs": ((4, 3, 5, 2), list(combinations(range(4), 2))),
+    "mixed orders": ((3, 2, 4, 2, 3), [(0, 1, 2, 3), (1, 2, 4), (0, 4), (3, 4)]),
+    "one attribute each": ((5, 2, 3), [(0,), (1,), (2,)]),
+    "fewer tables than workers": ((3, 4, 2), [(0, 1), (1, 2)]),
+    "the total alone": ((3,), [()]),
+}
+
+
+def noisy(sizes, family, total=60.0, seed=0):
+    layout = Layout.of(sizes, family)
+    values = 6 * transform.center(layout, np.random.default_rng(seed).normal(size=layout.cells))
+    values[0] = total
+    ones = np.ones(len(layout.sets))
+    return Estimates(layout, values, ones.astype(np.int64), ones)
+
+
+def refused(text, error=ReleaseError):
+    return pytest.raises(error, match=re.escape(text))
+
+
+@pytest.fixture(scope="module")
+def four():
+    """Four processes on this machine, shared by the tests that do them no harm."""
+    with workers_module._local(4) as client:
+        yield client
+
+
+@pytest.fixture
+def hire(four):
+    with opened(four) as found:
+        yield found
+
+
+@pytest.mark.parametrize(("sizes", "family"), SHAPES.values(), ids=SHAPES)
+def test_four_workers_find_the_tables_of_one_process(hire, sizes, family):
+    """The order of sums is all that differs: 60 rounds do not let rounding of 1e-16 of the total grow beyond 1e-12."""
+    estimates = noisy(sizes, family)
+    for options in ({}, {"hold": [0]}, {"weights": 8.0, "max_steps": 7}):
+        alone = reconstruct_nonnegative(estimates, **options)
+        divided = reconstruct_nonnegative(estimates, **options, workers=hire)
+        np.testing.assert_allclose(divided.marginals, alone.marginals, rtol=0, atol=1e-12 * 60)
+        assert (divided.status, divided.steps) == (alone.status, alone.steps)
+        assert divided.gap == pytest.approx(alone.gap, rel=1e-6, abs=1e-12)
+        assert divided.lift == pytest.approx(alone.lift, rel=1e-6, abs=1e-12)
+        assert divided.violation == pytest.approx(alone.violation, rel=1e-6, abs=1e-12)
+
+
+def test_lifts_and_holds_of_more_than_the_total_are_divided_too(hire, monkeypatch):
+    from margrave.reconstruction.nonnegative import repair
+
+    sizes, family = SHAPES["triples"]
+    estimates = noisy(sizes, family, total=300.0)
+    layout = estimates.layout
+    people = np.random.default_rng(1).uniform(0.3, 1, size=sizes)
+    people *= 300 / people.sum()
+    values = np.array(estimates.values)
+    held = np.flatnonzero(layout.index.order <= 1).tolist()
+    for table in held[1:]:
+        (attribute,) = layout.sets[table]
+        counts = people.sum(axis=tuple(k for k in range(5) if k != attribute))
+        layout.view(values, table)[...] = counts - counts.mean()
+    monkeypatch.setattr(repair, "FIRST_ROUNDS", 1)
+    monkeypatch.setattr(repair, "LAST_ROUNDS", 1)
+    estimates = Estimates(layout, values, estimates.counts, estimates.precisions)
+    for hold in ([0], held):
+        alone = reconstruct_nonnegative(estimates, hold=hold, max_steps=20)
+        divided = reconstruct_nonnegative(estimates, hold=hold, max_steps=20, workers=hire)
+        assert alone.lift > 0
+        np.testing.assert_allclose(divided.marginals, alone.marginals, rtol=0, atol=1e-12 * 300)
+        assert divided.lift == pytest.approx(alone.lift, rel=1e-9)
+
+
+def test_tables_that_were_never_negative_come_back_as_they_are(hire):
+    estimates = noisy(*SHAPES["triples"], total=1e6)
+    alone, divided = reconstruct_nonnegative(estimates), reconstruct_nonnegative(estimates, workers=hire)
+    assert divided.steps == 0
+    np.testing.assert_allclose(divided.marginals, alone.marginals, rtol=1e-13)
+
+
+def test_a_start_is_taken_over_by_workers(hire):
+    estimates = noisy(*SHAPES["triples"])
+    alone = reconstruct_nonnegative(estimates)
+    again = reconstruct_nonnegative(estimates, start=alone.state, workers=hire)
+    assert again.steps == 1 < alone.steps
+    assert again.status is Status.SOLVED
+    # Their own state would be another array to fetch.
+    assert again.state is None
+
+
+DOMAIN = Domain.fromdict({"age": 4, "sex": 2, "region": 3, "work": 3})
+WORKLOAD = mg.Workload.all_kway(DOMAIN, 2)
+NOISY = Measurements.from_marginals(
+    DOMAIN,
+    [
+        (names, np.random.default_rng(k).normal(5, 9, DOMAIN.project(names).shape), 81.0)
+        for k, names in enumerate(WORKLOAD)
+    ],
+)
+
+
+@pytest.mark.parametrize("weights", ["auto", "paper"])
+def test_the_verb_divides_the_work(four, weights):
+    method = mg.methods.NonNegative(weights=weights)
+    alone = mg.reconstruct(NOISY, WORKLOAD, method=method)
+    divided = mg.reconstruct(NOISY, WORKLOAD, method=method, workers=four)
+    np.testing.assert_allclose(divided.marginals, alone.marginals, rtol=0, atol=1e-12 * alone.marginals[0])
+    # How the work was divided is not part of what was made.
+    assert divided.method == alone.method
+    if divided.solution.steps:
+        with refused("the release to start from was loaded, or made by workers, and does not know where its rounds"):
+            mg.reconstruct(NOISY, WORKLOAD, method=method, start=divided)
+
+
+@pytest.mark.parametrize("workers", [0, -1, True, 2000, 1.5, "four", "http://host:8786", object(), []])
+def test_what_cannot_work_is_refused(workers):
+    with refused(
+        f"workers is {workers!r}; give a number of processes from 1 to 1,024, the address of a Dask scheduler"
+    ):
+        mg.reconstruct(NOISY, WORKLOAD, workers=workers)
+
+
+@pytest.mark.parametrize("method", ["mle", "trunc", "trunc+rescale"])
+def test_methods_without_rounds_have_nothing_to_divide(method):
+    with refused(f"method {method!r} has no work to divide; leave workers out"):
+        mg.reconstruct(NOISY, WORKLOAD, method=method, workers=2)
+
+
+def test_without_the_extra_the_remedy_is_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with refused("workers need the package distributed, which is not installed; pip install 'margrave[workers]'"):
+        mg.reconstruct(NOISY, WORKLOAD, workers=2)
+
+
+def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
+    monkeypatch.setattr(workers_module, "_COMING", 0.3)
+    with refused("no Dask scheduler answers at tcp://127.0.0.1:9 (OSError); check the address, or start one"):
+        mg.reconstruct(NOISY, WORKLOAD, workers="tcp://127.0.0.1:9")
+
+
+def test_processes_that_do_not_start_are_waited_for_no_longer_than_that(monkeypatch):
+    monkeypatch.setattr(workers_module, "_COMING", 0.5)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with refused("2 workers did not start within 0.5 s (they said nothing); use fewer, or none"):
+        mg.reconstruct(NOISY, WORKLOAD, workers=2)
+
+
+def test_a_worker_with_another_version_is_refused(four, monkeypatch):
+    monkeypatch.setattr(mg, "__version__", "0.0.7")
+    with refused(" and the session 0.0.7; install one of them"):
+        mg.reconstruct(NOISY, WORKLOAD, workers=four)
+
+
+def test_a_worker_without_memory_is_refused(four, hire, monkeypatch):
+    """The worker asks for the shares of all four that run on its machine."""
+    four.run(_little_memory, True)
+    try:
+        with refused("the share of 4 workers of one machine needs", MemoryLimitError):
+            reconstruct_nonnegative(noisy(*SHAPES["triples"]), workers=hire)
+    finally:
+        four.run(_little_memory, False)
+
+
+def _little_memory(little):
+    import margrave.memory
+
+    if little:
+        margrave.memory.kept, margrave.memory.available_bytes = margrave.memory.available_bytes, lambda: 1000
+    else:
+        margrave.memory.available_bytes = margrave.memory.kept
+
+
+@pytest.mark.parametrize("when", [1, 12])
+def test_a_worker_that_dies_ends_the_run_with_one_sentence(tmp_path, when):
+    """Killed at the first or the twelfth pass; the measurements are as they were, and give the tables afterwards."""
+    NOISY.save(tmp_path / "noisy.npz")
+    before = (tmp_path / "noisy.npz").read_bytes()
+    values = NOISY.values.copy()
+    with workers_module._local(2) as client:
+        calls, ask = [], workers_module._Team._call
+
+        def call(team, name, *arguments, **options):
+            calls.append(name)
+            if len(calls) == 2 + when:
+                victim = sorted(client.run(os.getpid).values())[0]
+                os.kill(victim, signal.SIGKILL)
+            return ask(team, name, *arguments, **options)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(workers_module._Team, "_call", call)
+            text = "1 of 2 workers were lost while tables were reconstructed"
+            with refused(text) as caught:
+                mg.reconstruct(NOISY, WORKLOAD, method=mg.methods.NonNegative(weights="paper"), workers=client)
+    assert caught.value.remedy.startswith("the measurements are as they were: reconstruct again")
+    assert np.array_equal(NOISY.values, values)
+    assert (tmp_path / "noisy.npz").read_bytes() == before
+    assert mg.reconstruct(NOISY, WORKLOAD, method="lnn").solution.status is Status.SOLVED
+
+
+def test_processes_that_were_started_end_with_the_run_and_leave_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    started, start = [], subprocess.Popen
+
+    def watched(*arguments, **options):
+        started.append(start(*arguments, **options))
+        return started[-1]
+
+    monkeypatch.setattr(workers_module.subprocess, "Popen", watched)
+    assert mg.reconstruct(NOISY, WORKLOAD, workers=2).solution.status is Status.SOLVED
+    assert len(started) == 2
+    assert all(one.poll() is not None for one in started)
+    assert not list(tmp_path.iterdir())
+
+
+def test_keys_are_read_by_their_owner_alone(tmp_path, monkeypatch):
+    """Whoever has the key can run code in a worker."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with workers_module._local(1) as client:
+        (folder,) = tmp_path.iterdir()
+        assert folder.stat().st_mode & 0o077 == 0
+        assert client.scheduler.address.startswith("tls://127.0.0.1:")
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 50])
+def test_tables_are_divided_into_ranges_of_about_equal_cells(workers):
+    layout = Layout.of((9, 2, 7, 3, 5, 4), list(combinations(range(6), 3)))
+    ranges = _divided(layout, workers)
+    assert [first for first, _ in ranges] == [layout.outer, *(last for _, last in ranges[:-1])]
+    assert ranges[-1][1] == len(layout.sets)
+    assert 1 <= len(ranges) <= min(workers, 20)
+    cells = [int(layout.index.offset[last] - layout.index.offset[first]) for first, last in ranges]
+    largest = int(np.diff(layout.index.offset)[layout.outer :].max())
+    assert max(cells) <= (layout.cells - layout.inner_cells) / workers + largest
+    assert memory_of_worker(layout, workers) >= 24 * max(cells) - 24 * largest
+
+
+def test_a_restricted_layout_knows_its_own_tables_alone():
+    layout = Layout.of((3, 2, 4, 2), list(combinations(range(4), 3)))
+    part = layout.restricted(layout.outer + 1, layout.outer + 3)
+    assert part.sets == layout.sets[: layout.outer] + layout.sets[layout.outer + 1 : layout.outer + 3]
+    tables = np.random.default_rng(0).normal(size=part.cells)
+    fresh = Layout.of(layout.sizes, part.sets)
+    # The same tables laid out by themselves: inner tables that lie in no table of the part are outer ones there.
+    weights = dict(zip(part.sets, (np.arange(len(part.sets)) >= part.outer).astype(float), strict=True))
+    moved = np.concatenate([part.view(tables, part.places[one]).ravel() for one in fresh.sets])
+    expected = transform.adjoint(fresh, moved, weights=np.array([weights[one] for one in fresh.sets]))
+    found = transform.adjoint(part, tables, weights=transform.outer_weights(part))
+    for one in fresh.sets:
+        np.testing.assert_allclose(
+            part.view(found, part.places[one]), fresh.view(expected, fresh.places[one]), atol=1e-13
+        )
+    assert layout.within.outer == len(layout.within.sets) == layout.outer
+    assert layout.within.cells == layout.inner_cells

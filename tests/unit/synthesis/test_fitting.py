@@ -1,0 +1,124 @@
+"""Sweeps and counts against slow and obvious twins: tables by numpy's histogram, distances added up cell by cell."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from margrave.algebra.layout import Layout
+from margrave.synthesis import fitting
+from margrave.synthesis.fitting import count_rows, fit_rows
+
+SIZES = (3, 2, 5, 4, 2)
+TRIPLES = list(itertools.combinations(range(5), 3))
+# Tables of one, two and four attributes side by side, one attribute in no table.
+MIXED = [(0, 1, 2, 4), (3,), (0, 2)]
+
+
+def random_rows(sizes, rows, seed=0):
+    generator = np.random.default_rng(seed)
+    skewed = [np.minimum(generator.geometric(0.5, rows) - 1, size - 1) for size in sizes]
+    skewed[1] = (skewed[0] + skewed[1]) % sizes[1]
+    return np.column_stack(skewed).astype(np.int32)
+
+
+def counted(layout, codes):
+    """All tables by numpy's own histogram."""
+    tables = []
+    for members in layout.sets:
+        shape = [layout.sizes[member] for member in members]
+        cells = np.zeros(shape)
+        np.add.at(cells, tuple(codes[:, list(members)].T), 1) if members else cells.__setitem__((), len(codes))
+        tables.append(cells.ravel())
+    return np.concatenate(tables)
+
+
+def squared(layout, codes, wanted):
+    return float(((counted(layout, codes) - wanted)[layout.inner_cells :] ** 2).sum())
+
+
+@pytest.mark.parametrize("sets", [TRIPLES, MIXED, [(0,)], [()]])
+@pytest.mark.parametrize("rows", [0, 1, 3000])
+def test_rows_are_counted_exactly(sets, rows):
+    layout, codes = Layout.of(SIZES, sets), random_rows(SIZES, rows)
+    assert (count_rows(layout, codes) == counted(layout, codes)).all()
+    assert (count_rows(layout, codes, first=layout.outer) == counted(layout, codes)[layout.inner_cells :]).all()
+
+
+@pytest.mark.parametrize("sets", [TRIPLES, MIXED])
+@pytest.mark.parametrize("attribute", [0, 2, 4])
+def test_every_row_takes_the_value_that_brings_the_tables_nearest(sets, attribute):
+    layout, codes = Layout.of(SIZES, sets), random_rows(SIZES, 25)
+    # Halves, so that no two values are equally good by rounding, and no cell that counts as empty.
+    wanted = counted(layout, random_rows(SIZES, 25, seed=1)) + 0.5
+    column = fitting._column(layout, attribute)
+    difference = (count_rows(layout, codes, first=layout.outer) - wanted[layout.inner_cells :]).astype(np.float32)
+    expected = codes.copy()
+    for row in expected:
+        distances = []
+        present = row[attribute]
+        for value in range(SIZES[attribute]):
+            row[attribute] = value
+            distances.append(squared(layout, expected, wanted))
+        best = int(np.argmin(distances))
+        row[attribute] = best if distances[best] < distances[present] else present
+    before = squared(layout, codes, wanted)
+    view, chosen = np.empty(column.cells, dtype=np.float32), np.empty(len(codes), dtype=np.int32)
+    moved, gained = fitting._visit(column, codes, difference, view, chosen)
+    after = squared(layout, codes, wanted)
+    assert after == pytest.approx(squared(layout, expected, wanted))
+    assert moved > 0
+    assert gained == pytest.approx(before - after)
+    # The kept counts are those of the rows that moved.
+    recounted = count_rows(layout, codes, first=layout.outer) - wanted[layout.inner_cells :]
+    assert np.abs(difference - recounted).max() < 1e-4
+
+
+def test_blocks_of_rows_come_as_near_and_threads_change_no_row(monkeypatch):
+    layout, wanted = Layout.of(SIZES, TRIPLES), counted(Layout.of(SIZES, TRIPLES), random_rows(SIZES, 4000))
+    start = np.column_stack([np.random.default_rng(k).permutation(random_rows(SIZES, 4000)[:, k]) for k in range(5)])
+    alone = start.copy()
+    fit_rows(layout, alone, wanted)
+    monkeypatch.setattr(fitting, "_BLOCK_LOOKUPS", 6 * 4 * 64)
+    monkeypatch.setattr("margrave.algebra.kernels._CELLS_WORTH_A_THREAD", 1)
+    found = []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("MARGRAVE_THREADS", threads)
+        codes = start.copy()
+        fit_rows(layout, codes, wanted)
+        found.append(codes)
+    assert (found[0] == found[1]).all()
+    begin = squared(layout, start, wanted)
+    assert squared(layout, found[0], wanted) < 0.01 * begin
+    assert squared(layout, alone, wanted) < 0.01 * begin
+
+
+def test_ctrl_c_keeps_the_best_rows_so_far():
+    layout, wanted = Layout.of(SIZES, TRIPLES), counted(Layout.of(SIZES, TRIPLES), random_rows(SIZES, 500))
+    codes = np.zeros((500, 5), dtype=np.int32)
+    seen = []
+
+    def interrupt(done, _):
+        seen.append(squared(layout, codes, wanted))
+        if done == 3:
+            raise KeyboardInterrupt
+
+    fit = fit_rows(layout, codes, wanted, progress=interrupt)
+    assert (fit.sweeps, fit.interrupted) == (1, True)
+    assert squared(layout, codes, wanted) == seen[-1] < seen[0]
+
+
+def test_progress_counts_visits_of_attributes():
+    layout, codes = Layout.of(SIZES, TRIPLES), random_rows(SIZES, 50)
+    seen = []
+    fit = fit_rows(layout, codes, counted(layout, codes), progress=lambda done, of: seen.append((done, of)))
+    # Rows that have the tables already do not move, and one sweep shows it.
+    assert (fit.sweeps, fit.interrupted) == (1, False)
+    assert seen == [(number, 5 * fitting.MOST_SWEEPS) for number in range(1, 6)]
+    assert (codes == random_rows(SIZES, 50)).all()
+
+
+def test_nothing_to_move():
+    assert fit_rows(Layout.of((1, 1), [(0, 1)]), np.zeros((9, 2), dtype=np.int32), np.full(4, 9.0)).sweeps == 0
+    layout = Layout.of(SIZES, TRIPLES)
+    assert fit_rows(layout, np.zeros((0, 5), dtype=np.int32), np.zeros(layout.cells)).sweeps == 0
