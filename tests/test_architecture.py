@@ -35,6 +35,7 @@ DATA_FLOORS = [
     {"engines"},
     {"counting"},
     {"source"},
+    {"detection"},
     {"draft", "validation"},
 ]
 POST_PROCESSING = ("reconstruction", "methods", "release")

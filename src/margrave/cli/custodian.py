@@ -6,6 +6,8 @@ fits a domain; ``margrave ledger`` shows and repairs the record of what is spent
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from margrave.privacy.ledger_file import Entry
 
 _MOST_CATEGORIES = 6
+OTHER = "other"
 _DOES_NOT_FIT = 2
 _DETAILS = ("title", "address", "table", "workload", "release")
 _SHOWN_HASH = 12
@@ -70,6 +73,13 @@ def domain(
     )
 
 
+def reading_words(reading: Mapping[str, Any]) -> list[str]:
+    """Return the words of the command line for how a CSV file is read."""
+    words = ["--trim"] if reading.get("trim") else []
+    words += [word for mark in reading.get("null", ()) for word in ("--null", shlex.quote(mark))]
+    return [*words, *(["--no-header"] if reading.get("header") is False else [])]
+
+
 def _show_draft(drafted: Draft, screen: Screen) -> None:
     """Show which columns are in the draft, and which are not and why."""
     listing = Table(title="PRIVATE: drafted from the data", title_justify="left")
@@ -80,6 +90,24 @@ def _show_draft(drafted: Draft, screen: Screen) -> None:
         more = ["…"] if attribute.size > _MOST_CATEGORIES else []
         listing.add_row(attribute.name, f"{attribute.size:,}", ", ".join([*shown, *more]))
     print_table(listing, screen)
+    if drafted.reading:
+        words = " ".join(reading_words(drafted.reading))
+        screen.print(
+            f"read with {words}, because the file looks so: check it, and give the same words to validate and release"
+        )
+        if drafted.reading.get("header") is False:
+            screen.print("the columns have no names: give them with --names, as in --names age,sex,region")
+    for name, texts in drafted.rare.items():
+        few = ", ".join([*map(repr, texts[:_MOST_CATEGORIES]), *(["…"] if len(texts) > _MOST_CATEGORIES else [])])
+        other = drafted.domain[name].other
+        said = f'consider to leave them out and to declare "other": "{OTHER}"'
+        put = f"they are counted as {other!r}; declare groups of them if you need more" if other is not None else said
+        screen.print(f"{name}: fewer than 1 in 1,000 rows have {few}: {put}")
+    for first, second in drafted.determined:
+        if (second, first) not in drafted.determined:
+            screen.print(f"{first} determines {second}: a table of both says no more than one of {first}")
+        elif first < second:
+            screen.print(f"{first} and {second} determine each other: keep one of them, both cost budget")
     for name, texts in drafted.odd.items():
         screen.print(
             f"{name}: numbers, and texts such as {', '.join(map(repr, texts))}, which are counted as "

@@ -31,7 +31,8 @@ from margrave.files import MOST_BYTES_BY_HAND, read_text
 from margrave.mechanisms import DEFAULT as USUAL_MECHANISM
 from margrave.mechanisms import MECHANISMS, mechanism_class
 from margrave.methods import DEFAULT as USUAL_METHOD
-from margrave.methods import Method, find, names
+from margrave.methods import Method, find
+from margrave.methods import names as method_names
 from margrave.options import Kind, Option, option, options_of
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ _OF_DATA = (
     "delimiter",
     "encoding",
     "decimal",
+    "trim",
+    "null",
+    "header",
+    "names",
 )
 
 
@@ -75,7 +80,8 @@ class Job:
 
     Attributes
     ----------
-    data, table, query, publish_query, privacy_id, counts, counting, delimiter, encoding, decimal
+    data, table, query, publish_query, privacy_id, counts, counting, delimiter, encoding, decimal, trim, null, header,
+    names
         The private table, as `margrave.Data` takes it.
     domain
         The domain file.
@@ -129,6 +135,36 @@ class Job:
     )
     decimal: str | None = option(
         None, "The decimal mark in a CSV file: . or ,", kind=Kind.TEXT, group=_DATA, commands=_READ
+    )
+    trim: bool | None = option(
+        None,
+        "Leave out the blanks around the fields of a CSV file.",
+        kind=Kind.FLAG,
+        group=_DATA,
+        commands=_READ,
+        negatable=True,
+    )
+    null: tuple[str, ...] | None = option(
+        None,
+        "A text in a CSV file that says that a value is missing, as '?'; may be repeated.",
+        kind=Kind.TEXTS,
+        group=_DATA,
+        commands=_READ,
+    )
+    header: bool | None = option(
+        None,
+        "Whether the first row of a CSV file has the names of its columns.",
+        kind=Kind.FLAG,
+        group=_DATA,
+        commands=_READ,
+        negatable=True,
+    )
+    names: tuple[str, ...] | None = option(
+        None,
+        "The names of the columns of a CSV file without a header, as age,sex.",
+        kind=Kind.NAMES,
+        group=_DATA,
+        commands=_READ,
     )
     privacy_id: str | None = option(
         None, "The column that says whose row it is.", kind=Kind.TEXT, group=_DATA, commands=_READ
@@ -191,7 +227,7 @@ class Job:
     )
     method: str | None = option(
         None,
-        f"How to reconstruct: {', '.join(names())}; {USUAL_METHOD} by default.",
+        f"How to reconstruct: {', '.join(method_names())}; {USUAL_METHOD} by default.",
         kind=Kind.TEXT,
         group=WRITING,
         commands=_ASK,
@@ -470,6 +506,10 @@ def _words(one: Option, value: Any) -> list[str]:  # noqa: ANN401
         return []
     if one.kind is Kind.FLAG:
         return [one.flag] if value else [f"--no-{one.key}"] if one.negatable else []
+    if one.kind is Kind.NAMES:
+        return [one.flag, ",".join(value)]
+    if one.kind is Kind.TEXTS:
+        return [word for text in value for word in (one.flag, text)]
     if one.kind is Kind.TABLES:
         return [word for names_of_table in value for word in (one.flag, ",".join(names_of_table))]
     return [one.flag, str(value)]
@@ -489,7 +529,17 @@ def _value(path: Path, one: Option, value: object) -> Any:  # noqa: ANN401
         raise JobError(f"{path} has {one.key} = {value!r}", remedy=f"give {one.kind.value}")
     if one.kind is Kind.EXACT:
         return str(value)  # 0.1 in a file is a tenth, and not the float next to it
+    if one.kind in (Kind.TEXTS, Kind.NAMES):
+        return _text_list(path, one, value)
     return _table_list(path, one, value) if isinstance(value, list) else value
+
+
+def _text_list(path: Path, one: Option, value: object) -> tuple[str, ...]:
+    """Return a list of texts, or a text alone as a list of one."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise JobError(f"{path} has {value!r} in {one.key}", remedy=f"give {one.kind.value}")
+    return tuple(texts)
 
 
 def _table_list(path: Path, one: Option, value: Sequence[object]) -> tuple[_Names, ...]:

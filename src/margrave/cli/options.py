@@ -29,6 +29,8 @@ _TYPES: dict[Kind, Any] = {
     Kind.NUMBER: float,
     Kind.EXACT: str,
     Kind.FLAG: bool,
+    Kind.TEXTS: list[str],
+    Kind.NAMES: str,
     Kind.TABLES: list[str],
 }
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -131,6 +133,10 @@ def value_of(one: Option, given: Any) -> Any:  # noqa: ANN401
     given
         What was given.
     """
+    if one.kind is Kind.TEXTS:
+        return tuple(given) if given else None
+    if one.kind is Kind.NAMES:
+        return None if given is None else tuple(name.strip() for name in given.split(","))
     if one.kind is not Kind.TABLES:
         return given
     return named_tables(given) if given else None
