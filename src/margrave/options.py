@@ -30,6 +30,7 @@ class Kind(Enum):
     TEXTS = "a text or a list of texts"
     NAMES = "a list of names"
     TABLES = "a list of lists of names"
+    NUMBERS = 'a number for each table, such as {income = 20, "age,sex" = 5}'
 
     @property
     def types(self) -> tuple[type, ...]:
@@ -51,6 +52,7 @@ _TYPES: dict[Kind, tuple[type, ...]] = {
     Kind.TEXTS: (list, str),
     Kind.NAMES: (list,),
     Kind.TABLES: (list,),
+    Kind.NUMBERS: (dict,),
 }
 _KINDS = {bool: Kind.FLAG, int: Kind.WHOLE, float: Kind.NUMBER, Fraction: Kind.EXACT, str: Kind.TEXT}
 

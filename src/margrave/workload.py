@@ -110,6 +110,32 @@ class Workload:
             )
         return _assemble(Workload.__new__(Workload), self.domain, kept)
 
+    def weighted(self, weights: Mapping[Names, float]) -> Workload:
+        """Return the workload with these weights for the tables named; a table that it does not have is added.
+
+        Parameters
+        ----------
+        weights
+            Weights by table, as in ``{("income",): 20, ("age", "sex"): 5}``; positive and finite. The other tables keep
+            theirs, which is 1 unless they were given another.
+        """
+        if not isinstance(weights, Mapping):
+            raise WorkloadError(f"weights must be a mapping, got {weights!r}", remedy="give {('age', 'sex'): 5}")
+        named = {_distinct_positions(self.domain, names): _weight(weight) for names, weight in weights.items()}
+        merged = {**dict(zip(self.positions, self.weights.tolist(), strict=True)), **named}
+        return _assemble(Workload.__new__(Workload), self.domain, {one: merged[one] for one in canonical(merged)})
+
+    def graded(self) -> Workload:
+        """Return the workload in which a table counts four times as much as one with an attribute more.
+
+        Small tables are what most people read. With equal weights they are planned as parts of the large ones, which
+        are many: the total hardly counts. Four is the weight that asks for half the standard error.
+        """
+        most = len(self.positions[-1])
+        grades = np.fromiter((4.0 ** (most - len(members)) for members in self.positions), np.float64, len(self))
+        merged = dict(zip(self.positions, (self.weights * grades).tolist(), strict=True))
+        return _assemble(Workload.__new__(Workload), self.domain, merged)
+
     def union(self, other: Workload) -> Workload:
         """Return the tables of both workloads; a set in both keeps the larger weight."""
         if self.domain != other.domain:

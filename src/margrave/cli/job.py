@@ -87,6 +87,8 @@ class Job:
         The domain file.
     kway, up_to, tables, max_cells
         The tables wanted: all of k attributes, all of at most k, or a list of them; and the most cells of a table.
+    weight, target
+        How much tables matter, and the margins of error that they must have.
     epsilon, delta, rho
         The budget, (ε, δ) or ρ.
     contributions
@@ -187,6 +189,20 @@ class Job:
     tables: tuple[_Names, ...] | None = option(
         None, "One table, as age,sex; may be repeated.", kind=Kind.TABLES, group=_TABLES, commands=_ASK
     )
+    weight: Mapping[_Names, float] | None = option(
+        None,
+        "How much a table matters, as income=20 or age,sex=5; others count 1; may be repeated.",
+        kind=Kind.NUMBERS,
+        group=_TABLES,
+        commands=_ASK,
+    )
+    target: Mapping[_Names, float] | None = option(
+        None,
+        "The 95 % margin of error that a table must have, as age,sex=50; may be repeated.",
+        kind=Kind.NUMBERS,
+        group=_TABLES,
+        commands=_SPEND,
+    )
     max_cells: int | None = option(
         None, "Leave out tables with more cells.", kind=Kind.WHOLE, group=_TABLES, commands=_ASK
     )
@@ -273,6 +289,18 @@ class Job:
                 values[one.name] = str(path.parent / value)
         return cls()._with(values)
 
+    def changed(self, text: str) -> Job:
+        """Return the job with one option changed, as in ``objective=total_variance`` or ``weight={income = 20}``."""
+        where = Path("--compare-with")
+        key, _, value = text.partition("=")
+        declared = {one.key: one for one in all_options()}
+        one = _declared(where, key.strip(), declared)
+        try:
+            document = tomllib.loads(f"value = {value}")
+        except (ValueError, RecursionError):
+            document = {"value": value.strip()}  # a text need not be quoted here
+        return self._overridden({one.name: _value(where, one, document["value"])})
+
     @classmethod
     def of(cls, file: Path | None, options: Mapping[str, Any]) -> Job:
         """Return the job of a file, if there is one, overridden by the options of the command line.
@@ -285,7 +313,11 @@ class Job:
             Values by name; None for an option that was not given.
         """
         job = cls() if file is None else cls.read(file)
-        given = {name: value for name, value in options.items() if value is not None}
+        return job._overridden({name: value for name, value in options.items() if value is not None})
+
+    def _overridden(self, given: Mapping[str, Any]) -> Job:
+        """Return the job with the values given, and without those that they replace."""
+        job = self
         for one, others in (
             ("kway", ("up_to", "tables")),
             ("up_to", ("kway", "tables")),
@@ -346,7 +378,31 @@ class Job:
             workload = Workload.all_kway(domain, self.kway)
         else:
             workload = Workload.up_to(domain, self.need("up_to"))
-        return workload if self.max_cells is None else workload.filter(max_cells=self.max_cells)
+        if self.max_cells is not None:
+            workload = workload.filter(max_cells=self.max_cells)
+        # Who asks for small tables too wants them to be good; equal weights would plan them as parts of the large ones.
+        workload = workload if self.up_to is None else workload.graded()
+        return workload if self.weight is None else workload.weighted(by_table(domain, self.weight))
+
+    def targeted(self, workload: Workload) -> Workload:
+        """Return the workload with the weights by which the tables have the margins of error asked for."""
+        if self.target is None:
+            return workload
+        if (self.mechanism or USUAL_MECHANISM) != USUAL_MECHANISM:
+            raise JobError(
+                f"--target is given for the mechanism {self.mechanism}",
+                remedy=f"only the mechanism {USUAL_MECHANISM} plans for margins: leave out one of the two",
+            )
+        from margrave.planning.targets import plan_for_targets
+
+        chosen = {name: value for name, value in self.mechanism_options.items() if name == "objective"}
+        return plan_for_targets(
+            workload,
+            self.budget(),
+            by_table(workload.domain, self.target),
+            contributions=self.need("contributions"),
+            **chosen,
+        ).workload
 
     def budget(self) -> Budget:
         """Return what may be spent."""
@@ -510,6 +566,8 @@ def _words(one: Option, value: Any) -> list[str]:  # noqa: ANN401
         return [one.flag, ",".join(value)]
     if one.kind is Kind.TEXTS:
         return [word for text in value for word in (one.flag, text)]
+    if one.kind is Kind.NUMBERS:
+        return [word for names, number in value.items() for word in (one.flag, f"{','.join(names)}={number:g}")]
     if one.kind is Kind.TABLES:
         return [word for names_of_table in value for word in (one.flag, ",".join(names_of_table))]
     return [one.flag, str(value)]
@@ -529,9 +587,28 @@ def _value(path: Path, one: Option, value: object) -> Any:  # noqa: ANN401
         raise JobError(f"{path} has {one.key} = {value!r}", remedy=f"give {one.kind.value}")
     if one.kind is Kind.EXACT:
         return str(value)  # 0.1 in a file is a tenth, and not the float next to it
+    if isinstance(value, dict):
+        return _number_table(path, one, value)
     if one.kind in (Kind.TEXTS, Kind.NAMES):
         return _text_list(path, one, value)
     return _table_list(path, one, value) if isinstance(value, list) else value
+
+
+def _number_table(path: Path, one: Option, value: Mapping[str, object]) -> dict[_Names, float]:
+    """Return numbers by table from a table of TOML whose keys are names with commas between them."""
+    if not all(Kind.NUMBER.accepts(number) for number in value.values()):
+        raise JobError(f"{path} has {dict(value)!r} in {one.key}", remedy=f"give {one.kind.value}")
+    return {table_names(names): float(number) for names, number in value.items()}  # type: ignore[arg-type]
+
+
+def table_names(text: str) -> _Names:
+    """Return the table of a text such as ``age,sex``; no name is the total."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def by_table(domain: Domain, numbers: Mapping[_Names, float]) -> dict[_Names, float]:
+    """Return numbers by table, where ``total`` is the total unless an attribute is called so."""
+    return {() if names == ("total",) and "total" not in domain else names: one for names, one in numbers.items()}
 
 
 def _text_list(path: Path, one: Option, value: object) -> tuple[str, ...]:

@@ -18,7 +18,8 @@ from typing import Annotated, Any
 
 import typer
 
-from margrave.cli.job import Job, mechanism_options, mechanism_summary, method_options
+from margrave.cli.job import Job, mechanism_options, mechanism_summary, method_options, table_names
+from margrave.errors import JobError
 from margrave.options import Kind, Option, options_of
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
@@ -32,6 +33,7 @@ _TYPES: dict[Kind, Any] = {
     Kind.TEXTS: list[str],
     Kind.NAMES: str,
     Kind.TABLES: list[str],
+    Kind.NUMBERS: list[str],
 }
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 Command = Callable[..., None]
@@ -137,11 +139,27 @@ def value_of(one: Option, given: Any) -> Any:  # noqa: ANN401
         return tuple(given) if given else None
     if one.kind is Kind.NAMES:
         return None if given is None else tuple(name.strip() for name in given.split(","))
+    if one.kind is Kind.NUMBERS:
+        return numbers_by_table(one.flag, given) if given else None
     if one.kind is not Kind.TABLES:
         return given
     return named_tables(given) if given else None
 
 
+def numbers_by_table(flag: str, given: list[str]) -> dict[tuple[str, ...], float]:
+    """Return the numbers of ``--weight income=20 --weight age,sex=5`` by table."""
+    found = {}
+    for text in given:
+        names, mark, number = text.rpartition("=")
+        try:
+            found[table_names(names)] = float(number)
+        except ValueError:
+            mark = ""
+        if not mark:
+            raise JobError(f"{flag} is {text!r}", remedy=f"give a table and a number, as in {flag} age,sex=5")
+    return found
+
+
 def named_tables(tables: list[str] | None) -> tuple[tuple[str, ...], ...]:
     """Return the tables of ``--tables age,sex --tables age,region`` as tuples of names."""
-    return tuple(tuple(name.strip() for name in text.split(",") if name.strip()) for text in tables or ())
+    return tuple(table_names(text) for text in tables or ())

@@ -83,6 +83,11 @@ class Expectation(ABC):
         places = np.fromiter((self.layout.places[members] for members in self.workload.positions), np.int64)
         return np.sqrt(self.cell_variances[places])
 
+    def median_errors(self) -> list[float]:
+        """Return the median standard error of a cell by number of attributes, over all tables of the closure."""
+        order, errors = self.layout.index.order, np.sqrt(self.cell_variances)
+        return [float(np.median(errors[order == k])) for k in range(int(order.max()) + 1)]
+
     def summary(self) -> Summary:
         """Return predicted errors and shares of the budget by number of attributes; as text, a table to print."""
         positions = self.workload.positions
