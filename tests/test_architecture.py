@@ -23,7 +23,7 @@ FLOORS = [
     {"planning", "reconstruction"},
     {"methods"},
     {"boundary", "release"},
-    {"mechanisms"},
+    {"mechanisms", "custodian"},
     {"cli"},
     {"__init__", "__main__"},
 ]
@@ -39,7 +39,7 @@ DATA_FLOORS = [
     {"draft", "validation"},
 ]
 POST_PROCESSING = ("reconstruction", "methods", "release")
-PRIVATE = ("data", "boundary", "mechanisms")
+PRIVATE = ("data", "boundary", "mechanisms", "custodian")
 # Budgets are plain numbers; all else in the privacy room draws, or charges for, what only the boundary may.
 PUBLIC_PRIVACY = ("privacy", "privacy.budget")
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from margrave.algebra.layout import AttributeSet, canonical, closure, maximal
 from margrave.errors import DomainError, WorkloadError
+from margrave.escaping import html_table
 from margrave.memory import require_memory
 
 if TYPE_CHECKING:
@@ -231,6 +232,16 @@ class Workload:
         noun = "attribute" if orders == "1" else "attributes"
         tables, cells = _counted(len(self), "table"), _counted(self.cells, "cell")
         return f"Workload({tables} of {orders} {noun}, {cells})"
+
+    def _repr_html_(self) -> str:
+        orders = sorted({len(members) for members in self.positions})
+        rows = []
+        for order in orders:
+            of_order = [place for place, members in enumerate(self.positions) if len(members) == order]
+            cells = sum(self._cells_of_each[place] for place in of_order)
+            first = " × ".join(self.sets[of_order[0]]) or "total"
+            rows.append((f"{order}", f"{len(of_order):,}", f"{cells:,}", first))
+        return html_table(repr(self), ("attributes", "tables", "cells", "such as"), rows)
 
     @cached_property
     def _cells_of_each(self) -> tuple[int, ...]:

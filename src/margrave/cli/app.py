@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from margrave.cli.custodian import domain, ledger, validate
+from margrave.cli.custodian import domain, evaluate, ledger, validate
 from margrave.cli.demo import demo
 from margrave.cli.options import complete
 from margrave.cli.release import plan, reconstruct, release
@@ -23,7 +23,7 @@ from margrave.errors import BudgetRefusedError, InterruptionError, MargraveError
 from margrave.escaping import without_passwords
 
 _INTERRUPTED = 130
-_FUNCTIONS = (demo, domain, validate, plan, release, reconstruct, query, report, export)
+_FUNCTIONS = (demo, domain, validate, plan, release, reconstruct, query, report, export, evaluate)
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 

@@ -7,7 +7,7 @@ fits a domain; ``margrave ledger`` shows and repairs the record of what is spent
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +21,7 @@ from margrave.cli.screen import Screen, console, lines, print_json, print_table,
 from margrave.errors import DomainError
 
 if TYPE_CHECKING:
+    from margrave.custodian import TableErrors
     from margrave.data.draft import Draft
     from margrave.data.validation import AttributeFit, Fit, PersonFit
     from margrave.privacy.ledger import Balance
@@ -198,6 +199,60 @@ def _cells(one: AttributeFit) -> tuple[str, ...]:
         return attribute.name, "–", "–", "–", verdict
     outside = _goes(one.outside, attribute.other, dropped=attribute.outside == "drop")
     return attribute.name, outside, _goes(one.missing, attribute.missing), empty, verdict
+
+
+@takes("evaluate")
+def evaluate(
+    asked: Job,
+    folder: Annotated[Path, typer.Argument(metavar="RELEASE", help="The folder of a release.")],
+    truth: Annotated[str, typer.Argument(metavar="TRUTH", help="The private table that it was made from.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A JSON file to write, outside of any release; it is PRIVATE.")
+    ] = None,
+    level: Annotated[float, typer.Option("--level", help="The level of the intervals.")] = 0.95,
+    worst: Annotated[int, typer.Option("--worst", help="How many of the worst tables to show.")] = 10,
+    json: AsJson = False,
+) -> None:
+    """Show how far a release is from the truth: PRIVATE, for the custodian's eyes only.
+
+    Example:  margrave evaluate release people.csv
+    """
+    from dataclasses import replace
+
+    from margrave import custodian
+    from margrave.release.store.folder import require_outside
+    from margrave.release.store.loading import load
+
+    if out is not None:
+        require_outside(out)
+    found = custodian.evaluate(load(folder), replace(asked, data=truth).source(), level=level)
+    if out is not None:
+        found.write(out)
+    if json:
+        print_json(found.to_dict())
+        return
+    screen = console()
+    screen.print(custodian.WARNING, style="bold red")
+    _print_errors("by number of attributes", found.orders, found.level)
+    _print_errors("the worst tables", found.tables[: max(worst, 0)], found.level)
+    screen.print(custodian.CHOICE)
+
+
+def _print_errors(title: str, rows: Sequence[TableErrors], level: float) -> None:
+    """Print the errors of some tables."""
+    listing = Table(title=f"PRIVATE: {title}", title_justify="left")
+    of_counts = any(one.count_coverage is not None for one in rows)
+    names = ["tables", "cells", "mean error of count", "of estimate", "largest error", f"{level:.0%} interval covers"]
+    for name in [*names, *(["that of count covers"] if of_counts else [])]:
+        listing.add_column(name, justify="left" if name == "tables" else "right")
+    for one in rows:
+        estimate = "–" if one.estimate_error is None else f"{one.estimate_error:,.2f}"
+        shares = [one.coverage, *([one.count_coverage] if of_counts else [])]
+        covered = ["–" if share is None else f"{share:.1%}" for share in shares]
+        listing.add_row(
+            one.attributes, f"{one.cells:,}", f"{one.count_error:,.2f}", estimate, f"{one.worst:,.1f}", *covered
+        )
+    print_table(listing)
 
 
 class _ShownByDefault(TyperGroup):

@@ -48,7 +48,7 @@ _DATA, _TABLES, _BUDGET = "The private table", "The tables wanted", "The budget"
 MEASURING, WRITING = "How it is measured", "What is written"
 # Commands that read the private table, that know which tables are wanted, that spend, and that write a release.
 _READ, _ASK, _SPEND, _WRITE = (
-    ("domain", "validate", "release"),
+    ("domain", "validate", "release", "evaluate"),
     ("plan", "release", "reconstruct"),
     ("plan", "release"),
     ("release", "reconstruct"),
@@ -107,7 +107,7 @@ class Job:
         None,
         "The private table: CSV, Parquet or JSON file, glob, .duckdb file, or postgresql:// URL.",
         kind=Kind.TEXT,
-        commands=_READ,
+        commands=("domain", "validate", "release"),
         path=True,
     )
     table: str | None = option(None, "The table of a database.", kind=Kind.TEXT, group=_DATA, commands=_READ)

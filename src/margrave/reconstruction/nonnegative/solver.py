@@ -22,6 +22,7 @@ import numpy as np
 
 from margrave.algebra import transform
 from margrave.errors import ReleaseError
+from margrave.escaping import html_table
 from margrave.reconstruction.nonnegative.certificate import Certificate, certify, relative_gap
 from margrave.reconstruction.nonnegative.problem import ROUNDING, Problem, check_holds, solver_weights
 from margrave.reconstruction.nonnegative.repair import Repairer
@@ -82,6 +83,15 @@ class Solution:
     steps: int
     violation: float
     lift: float
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("status", self.status.value),
+            ("proven gap to the best fit", f"{self.gap:.2g}"),
+            ("rounds", f"{self.steps:,}"),
+            ("moved by the repair", f"{self.lift:.2g} of the total"),
+        ]
+        return html_table(f"Solution: {self.marginals.size:,} cells", (), rows)
 
 
 def reconstruct_nonnegative(
