@@ -104,10 +104,10 @@ def test_a_table_is_plotted_with_its_intervals(release):
     one = release.plot("sex").to_dict()
     assert [layer["mark"]["type"] for layer in one["layer"]] == ["bar", "rule"]
     assert one["title"]["subtitle"].startswith("bars: count; lines: 95% interval of the")
-    rows = one["data"]["values"]
+    (rows,) = one["datasets"].values()
     np.testing.assert_allclose([row["count"] for row in rows], release.table("sex").values)
     two = release.plot("sex", "<script>alert(1)</script>").to_dict()
-    cells = {(row["axis0"], row["axis1"]): row["count"] for row in two["data"]["values"]}
+    cells = {(row["axis0"], row["axis1"]): row["count"] for rows in two["datasets"].values() for row in rows}
     table = release.table("sex", "<script>alert(1)</script>")
     assert cells["M", "<b>x</b>"] == pytest.approx(table.values[1, 0])
     assert "\u202e" not in str(two)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -13,7 +13,19 @@ from margrave.measurements.entries import spoken
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from margrave.release.release import Release
+    from margrave.release.table import Table
+    from margrave.workload import Workload
+
+
+class Comparable(Protocol):
+    """What is compared of a release; `margrave.Release` has it all."""
+
+    @property
+    def workload(self) -> Workload:
+        """Which tables it has."""
+
+    def table(self, *names: str) -> Table:
+        """Return the table over these attributes."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +90,7 @@ class Comparison:
         return f"Comparison({len(self.tables):,} tables in both, mean difference of a count {mean:.4g})"
 
 
-def compare(release: Release, other: Release) -> Comparison:
+def compare(release: Comparable, other: Comparable) -> Comparison:
     """Return how far the tables that two releases have in common are from each other.
 
     Parameters
@@ -107,6 +119,6 @@ def compare(release: Release, other: Release) -> Comparison:
     return Comparison(tuple(found), only)
 
 
-def _has(release: Release, names: tuple[str, ...]) -> bool:
+def _has(release: Comparable, names: tuple[str, ...]) -> bool:
     """Tell whether a table is one of a workload, whatever the order of its attributes."""
     return all(name in release.workload.domain for name in names) and names in release.workload

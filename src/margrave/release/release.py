@@ -144,7 +144,7 @@ class Release:
         level
             How often intervals shall cover the truth.
         """
-        from margrave.release.report.charts import table_chart
+        from margrave.release.plotting import table_chart
 
         return table_chart(self.table(*names, level=level))
 

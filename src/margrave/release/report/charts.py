@@ -11,18 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from margrave.errors import ReleaseError
-from margrave.escaping import visible
 from margrave.release.facts import order_name, percent, short
 
 if TYPE_CHECKING:
     import altair as alt
 
     from margrave.release.report.findings import OrderFindings
-    from margrave.release.table import Table
 
 Row = Mapping[str, object]
 
@@ -31,8 +28,6 @@ _WIDTH, _STEP = 232, 34
 # Beyond the longest bar there is room for its text.
 _HEADROOM = 1.3
 _INK, _FAINT, _ACCENT, _SECOND = "var(--ink)", "var(--rule)", "var(--accent)", "var(--second)"
-# What a chart of one table can show.
-_MOST_AXES, _MOST_BARS = 3, 2_000
 _FONT = "system-ui, sans-serif"
 _PACKAGES = ("altair", "vl_convert", "jinja2")
 
@@ -167,53 +162,6 @@ def error_bars() -> dict[str, Any]:
     count = base.mark_point(aria=False, shape="diamond", size=60, filled=True, color=_SECOND, opacity=1, yOffset=8)
     layers = bar + estimate.encode(x=alt.X("estimate:Q", axis=axis)) + count.encode(x=alt.X("count:Q", axis=axis))
     return _specification(layers.add_params(_listed("rows")))
-
-
-def table_chart(table: Table) -> alt.Chart | alt.LayerChart | alt.FacetChart:
-    """Return a chart of a table of one to three attributes for a notebook: bars, and intervals where there are any.
-
-    Parameters
-    ----------
-    table
-        The table.
-    """
-    try:
-        import altair as alt
-    except ImportError:
-        raise ReleaseError(
-            "charts need altair, which is not installed", remedy="install the extra: pip install 'margrave[report]'"
-        ) from None
-    if not 1 <= len(table.attributes) <= _MOST_AXES or table.values.size > _MOST_BARS:
-        raise ReleaseError(
-            f"a table of {len(table.attributes)} attributes and {table.values.size:,} cells is given to plot",
-            remedy=f"choose 1 to {_MOST_AXES} attributes with at most {_MOST_BARS:,} cells",
-        )
-    low, high = getattr(table, "count_low", None), getattr(table, "count_high", None)
-    whose = "of the count"
-    if low is None or high is None:
-        low, high, whose = table.ci_low, table.ci_high, "of the unbiased estimate"
-    cells = list(product(*table.categories))
-    rows = [
-        {**{f"axis{place}": visible(text) for place, text in enumerate(cell)}, "count": float(count)}
-        for cell, count in zip(cells, table.values.ravel().tolist(), strict=True)
-    ]
-    if low is not None and high is not None:
-        for row, lower, upper in zip(rows, low.ravel().tolist(), high.ravel().tolist(), strict=True):
-            row.update(low=lower, high=upper)
-    lines = f"lines: {table.level:.0%} interval {whose}" if low is not None else visible(table.note)
-    titles = [visible(name) for name in table.attributes]
-    orders = [[visible(text) for text in categories] for categories in table.categories]
-    base = alt.Chart(alt.InlineData(values=rows)).encode(x=alt.X("axis0:N", sort=orders[0], title=titles[0]))
-    if len(titles) > 1:
-        base = base.encode(xOffset=alt.XOffset("axis1:N", sort=orders[1]))
-    bars = base.mark_bar().encode(y=alt.Y("count:Q", title="count"))
-    if len(titles) > 1:
-        bars = bars.encode(color=alt.Color("axis1:N", sort=orders[1], title=titles[1]))
-    chart = bars if low is None else bars + base.mark_rule(color="black").encode(y="low:Q", y2="high:Q")
-    heading = alt.TitleParams(" × ".join(titles), subtitle=f"bars: count; {lines}")
-    if len(titles) < _MOST_AXES:
-        return chart.properties(title=heading)
-    return chart.facet(alt.Facet("axis2:N", sort=orders[2], title=titles[2])).properties(title=heading)
 
 
 def _bars(rows: Sequence[Row], title: str) -> str:
