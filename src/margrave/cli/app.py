@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 
 from margrave.cli.custodian import domain, evaluate, ledger, validate
 from margrave.cli.demo import demo
-from margrave.cli.options import complete
+from margrave.cli.options import complete, in_words_of_options
 from margrave.cli.release import plan, reconstruct, release
 from margrave.cli.saved import export, query, report
 from margrave.cli.screen import Screen, styled
@@ -110,7 +110,9 @@ def run(words: list[str], commands: typer.Typer | None = None) -> int:
     except InterruptionError as error:
         return _report(error, str(error), _INTERRUPTED, words)
     except (MargraveError, TyperException) as error:
-        message = str(error) if isinstance(error, MargraveError) else " ".join(error.format_message().split())
+        # Messages are written for Python too; here they are read by somebody who types options.
+        own = isinstance(error, MargraveError)
+        message = in_words_of_options(str(error)) if own else " ".join(error.format_message().split())  # type: ignore[union-attr]
         return _report(error, message, 2, words)
     except (KeyboardInterrupt, typer.Abort) as error:
         return _report(error, "interrupted", _INTERRUPTED, words)

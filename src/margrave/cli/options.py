@@ -10,6 +10,7 @@ of the job, so that an option is declared once, as a field of `Job`, of a mechan
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import wraps
@@ -18,7 +19,7 @@ from typing import Annotated, Any
 
 import typer
 
-from margrave.cli.job import Job, mechanism_options, mechanism_summary, method_options, table_names
+from margrave.cli.job import Job, all_options, mechanism_options, mechanism_summary, method_options, table_names
 from margrave.errors import JobError
 from margrave.options import Kind, Option, options_of
 
@@ -163,3 +164,31 @@ def numbers_by_table(flag: str, given: list[str]) -> dict[tuple[str, ...], float
 def named_tables(tables: list[str] | None) -> tuple[tuple[str, ...], ...]:
     """Return the tables of ``--tables age,sex --tables age,region`` as tuples of names."""
     return tuple(table_names(text) for text in tables or ())
+
+
+# ``trim=True (--trim)``, ``delimiter (--delimiter)`` and ``null='?' (--null '?')``.
+_BOTH = re.compile(r"\b([a-z][a-z_]*)(?:=(?:'[^']*'|[^\s;,()]+))? \((--([a-z][a-z-]*)(?: (?:'[^']*'|[^\s')]+))?)\)")
+# ``overwrite=True`` and ``method='lnn'``, without what is typed here beside it.
+_PYTHON = re.compile(r"\b([a-z][a-z_]*)=(True|'([^'\s]*)')(?![\w(])")
+
+
+def in_words_of_options(message: str) -> str:
+    """Return a message that speaks of arguments in the words of options: ``--overwrite`` for ``overwrite=True``.
+
+    Parameters
+    ----------
+    message
+        What an error says; where it gives both, as in ``trim=True (--trim)``, only the option stays.
+    """
+    known = {one.name for one in all_options()}
+
+    def of_both(match: re.Match[str]) -> str:
+        return match[2] if match[1].replace("_", "-") == match[3] else match[0]
+
+    def of_python(match: re.Match[str]) -> str:
+        if match[1] not in known:
+            return match[0]
+        flag = f"--{match[1].replace('_', '-')}"
+        return flag if match[2] == "True" else f"{flag} {match[3]}"
+
+    return _PYTHON.sub(of_python, _BOTH.sub(of_both, message))
