@@ -13,8 +13,8 @@ from margrave.domain import Domain
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-# Pages of docs/ whose Python is run.
-TUTORIALS = ["docs/data.md", "docs/domain.md", "docs/folder.md", "docs/precision.md"]  # docs/release.md has a test of its own
+# Pages of docs/ whose Python is run; docs/release.md has a test of its own.
+TUTORIALS = ["docs/data.md", "docs/domain.md", "docs/folder.md", "docs/precision.md"]
 
 
 def blocks(language):
