@@ -23,7 +23,7 @@ FLOORS = [
     {"reconstruction", "synthesis"},
     {"planning", "methods"},
     {"boundary", "release"},
-    {"mechanisms"},
+    {"mechanisms", "custodian"},
     {"cli"},
     {"__init__", "__main__"},
 ]
@@ -35,11 +35,12 @@ DATA_FLOORS = [
     {"engines"},
     {"counting"},
     {"source"},
+    {"detection"},
     {"draft", "validation"},
 ]
 # Plans are made before data is opened, or from noisy values.
 POST_PROCESSING = ("planning", "reconstruction", "synthesis", "methods", "release")
-PRIVATE = ("data", "boundary", "mechanisms")
+PRIVATE = ("data", "boundary", "mechanisms", "custodian")
 # The town of the demo, and rows from published tables: seeded draws, which are noise to nobody.
 MADE_UP = ("cli.town", "synthesis.made_up_draws", "release.pretended_noise")
 # Budgets are plain numbers; all else in the privacy room draws, or charges for, what only the boundary may.

@@ -7,12 +7,15 @@ HTML, a spreadsheet's formula. In margrave, in Parquet and in JSON files it stay
 - `without_passwords`: messages, which quote addresses that were given in the wrong place;
 - `visible_json`: JSON that is printed on a terminal; it reads back as the same value;
 - `markdown`: pages in Markdown;
+- `html_table`: values in notebooks;
 - `guarded`: cells of CSV files, which people open in spreadsheets; `unguarded` undoes it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from html import escape
 from unicodedata import category
 
 # Joiners and directional marks: they cannot reorder what stands around a text that is isolated, and the words of some
@@ -111,6 +114,31 @@ def markdown_paragraphs(text: str) -> str:
         The text.
     """
     return "\n\n".join(filter(None, map(markdown, _BLANK_LINE.split(text))))
+
+
+def html_table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[str]], note: str = "") -> str:
+    """Return a small table of texts as HTML, as notebooks show it; nothing in a text acts.
+
+    Parameters
+    ----------
+    caption
+        What stands above it.
+    headings
+        The heading of each column.
+    rows
+        The cells of each row.
+    note
+        What stands below it; nothing if empty.
+    """
+
+    def cells(tag: str, texts: Sequence[str]) -> str:
+        return "".join(f"<{tag} style='text-align:left'>{escape(visible(text))}</{tag}>" for text in texts)
+
+    head = f"<thead><tr>{cells('th', headings)}</tr></thead>" if headings else ""
+    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    below = f"<p>{escape(visible(note))}</p>" if note else ""
+    title = f"<caption style='text-align:left'>{escape(visible(caption))}</caption>"
+    return f"<div><table>{title}{head}<tbody>{body}</tbody></table>{below}</div>"
 
 
 def guarded(cell: str) -> str:

@@ -27,7 +27,10 @@ class Kind(Enum):
     NUMBER = "a number"
     EXACT = 'a number, or one as text, such as "1/10"'
     FLAG = "true or false"
+    TEXTS = "a text or a list of texts"
+    NAMES = "a list of names"
     TABLES = "a list of lists of names"
+    NUMBERS = 'a number for each table, such as {income = 20, "age,sex" = 5}'
 
     @property
     def types(self) -> tuple[type, ...]:
@@ -46,7 +49,10 @@ _TYPES: dict[Kind, tuple[type, ...]] = {
     Kind.NUMBER: (float, int),
     Kind.EXACT: (float, int, str),
     Kind.FLAG: (bool,),
+    Kind.TEXTS: (list, str),
+    Kind.NAMES: (list,),
     Kind.TABLES: (list,),
+    Kind.NUMBERS: (dict,),
 }
 _KINDS = {bool: Kind.FLAG, int: Kind.WHOLE, float: Kind.NUMBER, Fraction: Kind.EXACT, str: Kind.TEXT}
 

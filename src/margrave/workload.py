@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from margrave.algebra.layout import AttributeSet, canonical, closure, maximal
 from margrave.errors import DomainError, WorkloadError
+from margrave.escaping import html_table
 from margrave.memory import require_memory
 
 if TYPE_CHECKING:
@@ -109,6 +110,32 @@ class Workload:
                 f"no table has at most {max_cells:,} cells", remedy=f"the smallest has {smallest:,}: allow more"
             )
         return _assemble(Workload.__new__(Workload), self.domain, kept)
+
+    def weighted(self, weights: Mapping[Names, float]) -> Workload:
+        """Return the workload with these weights for the tables named; a table that it does not have is added.
+
+        Parameters
+        ----------
+        weights
+            Weights by table, as in ``{("income",): 20, ("age", "sex"): 5}``; positive and finite. The other tables keep
+            theirs, which is 1 unless they were given another.
+        """
+        if not isinstance(weights, Mapping):
+            raise WorkloadError(f"weights must be a mapping, got {weights!r}", remedy="give {('age', 'sex'): 5}")
+        named = {_distinct_positions(self.domain, names): _weight(weight) for names, weight in weights.items()}
+        merged = {**dict(zip(self.positions, self.weights.tolist(), strict=True)), **named}
+        return _assemble(Workload.__new__(Workload), self.domain, {one: merged[one] for one in canonical(merged)})
+
+    def graded(self) -> Workload:
+        """Return the workload in which a table counts four times as much as one with an attribute more.
+
+        Small tables are what most people read. With equal weights they are planned as parts of the large ones, which
+        are many: the total hardly counts. Four is the weight that asks for half the standard error.
+        """
+        most = len(self.positions[-1])
+        grades = np.fromiter((4.0 ** (most - len(members)) for members in self.positions), np.float64, len(self))
+        merged = dict(zip(self.positions, (self.weights * grades).tolist(), strict=True))
+        return _assemble(Workload.__new__(Workload), self.domain, merged)
 
     def union(self, other: Workload) -> Workload:
         """Return the tables of both workloads; a set in both keeps the larger weight."""
@@ -205,6 +232,16 @@ class Workload:
         noun = "attribute" if orders == "1" else "attributes"
         tables, cells = _counted(len(self), "table"), _counted(self.cells, "cell")
         return f"Workload({tables} of {orders} {noun}, {cells})"
+
+    def _repr_html_(self) -> str:
+        orders = sorted({len(members) for members in self.positions})
+        rows = []
+        for order in orders:
+            of_order = [place for place, members in enumerate(self.positions) if len(members) == order]
+            cells = sum(self._cells_of_each[place] for place in of_order)
+            first = " × ".join(self.sets[of_order[0]]) or "total"
+            rows.append((f"{order}", f"{len(of_order):,}", f"{cells:,}", first))
+        return html_table(repr(self), ("attributes", "tables", "cells", "such as"), rows)
 
     @cached_property
     def _cells_of_each(self) -> tuple[int, ...]:

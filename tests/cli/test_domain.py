@@ -119,3 +119,38 @@ def test_a_table_of_nothing_but_texts_cannot_be_drafted(tmp_path, capsys):
     shown = capsys.readouterr()
     assert "left out: name (an identifier: no value comes twice)" in shown.err
     assert shown.err.endswith("error: no column has few values or numbers; declare the domain by hand\n")
+
+
+def test_a_file_as_it_was_downloaded_is_read_and_the_words_for_it_are_said(tmp_path, capsys):
+    path = tmp_path / "adult.csv"
+    rows = (f"{k % 60 + 18}, {('Private', 'State', '?')[k % 3]}, {'FM'[k % 2]}\n" for k in range(300))
+    path.write_text("".join(rows), encoding="utf-8")
+    out = tmp_path / "domain.json"
+    assert run(["domain", str(path), "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "read with --trim --null '?' --no-header, because the file looks so" in shown
+    assert "give them with --names" in shown
+    words = ["--trim", "--null", "?", "--names", "age,work,sex"]
+    assert run(["domain", str(path), *words, "--out", str(out), "--overwrite"]) == 0
+    assert "read with" not in capsys.readouterr().out
+    assert Domain.read(out).attributes == ("age", "work", "sex")
+    assert run(["validate", str(path), str(out), *words]) == 0
+
+
+def test_how_a_file_is_written_stands_in_a_job_file(tmp_path):
+    from margrave.cli.job import Job
+
+    job = tmp_path / "job.toml"
+    job.write_text('data = "a.csv"\ntrim = true\nnull = "?"\nnames = ["age", "sex"]\n', encoding="utf-8")
+    source = Job.read(job).source()
+    assert (source.trim, source.null, source.names) == (True, ("?",), ("age", "sex"))
+    job.write_text('data = "a.csv"\nnull = ["?", "NA"]\nheader = false\n', encoding="utf-8")
+    source = Job.read(job).source()
+    assert (source.null, source.header) == (("?", "NA"), False)
+
+
+def test_a_job_file_with_something_else_than_texts_is_refused(tmp_path, capsys):
+    job = tmp_path / "job.toml"
+    job.write_text('data = "a.csv"\nnull = [1]\n', encoding="utf-8")
+    assert run(["release", "--job", str(job)]) == 2
+    assert "has [1] in null; give a text or a list of texts" in capsys.readouterr().err

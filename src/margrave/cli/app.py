@@ -13,9 +13,9 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from margrave.cli.custodian import domain, ledger, validate
+from margrave.cli.custodian import domain, evaluate, ledger, validate
 from margrave.cli.demo import demo
-from margrave.cli.options import complete
+from margrave.cli.options import complete, in_words_of_options
 from margrave.cli.release import plan, reconstruct, release
 from margrave.cli.saved import export, query, report, synthesize
 from margrave.cli.screen import Screen, styled
@@ -23,7 +23,7 @@ from margrave.errors import BudgetRefusedError, InterruptionError, MargraveError
 from margrave.escaping import without_passwords
 
 _INTERRUPTED = 130
-_FUNCTIONS = (demo, domain, validate, plan, release, reconstruct, query, report, export, synthesize)
+_FUNCTIONS = (demo, domain, validate, plan, release, reconstruct, query, report, export, synthesize, evaluate)
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -110,7 +110,9 @@ def run(words: list[str], commands: typer.Typer | None = None) -> int:
     except InterruptionError as error:
         return _report(error, str(error), _INTERRUPTED, words)
     except (MargraveError, TyperException) as error:
-        message = str(error) if isinstance(error, MargraveError) else " ".join(error.format_message().split())
+        # Messages are written for Python too; here they are read by somebody who types options.
+        own = isinstance(error, MargraveError)
+        message = in_words_of_options(str(error)) if own else " ".join(error.format_message().split())  # type: ignore[union-attr]
         return _report(error, message, 2, words)
     except (KeyboardInterrupt, typer.Abort) as error:
         return _report(error, "interrupted", _INTERRUPTED, words)

@@ -6,6 +6,8 @@ fits a domain; ``margrave ledger`` shows and repairs the record of what is spent
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,12 +21,14 @@ from margrave.cli.screen import Screen, console, lines, print_json, print_table,
 from margrave.errors import DomainError
 
 if TYPE_CHECKING:
+    from margrave.custodian import TableErrors
     from margrave.data.draft import Draft
     from margrave.data.validation import AttributeFit, Fit, PersonFit
     from margrave.privacy.ledger import Balance
     from margrave.privacy.ledger_file import Entry
 
 _MOST_CATEGORIES = 6
+OTHER = "other"
 _DOES_NOT_FIT = 2
 _DETAILS = ("title", "address", "table", "workload", "release")
 _SHOWN_HASH = 12
@@ -70,6 +74,13 @@ def domain(
     )
 
 
+def reading_words(reading: Mapping[str, Any]) -> list[str]:
+    """Return the words of the command line for how a CSV file is read."""
+    words = ["--trim"] if reading.get("trim") else []
+    words += [word for mark in reading.get("null", ()) for word in ("--null", shlex.quote(mark))]
+    return [*words, *(["--no-header"] if reading.get("header") is False else [])]
+
+
 def _show_draft(drafted: Draft, screen: Screen) -> None:
     """Show which columns are in the draft, and which are not and why."""
     listing = Table(title="PRIVATE: drafted from the data", title_justify="left")
@@ -80,6 +91,24 @@ def _show_draft(drafted: Draft, screen: Screen) -> None:
         more = ["…"] if attribute.size > _MOST_CATEGORIES else []
         listing.add_row(attribute.name, f"{attribute.size:,}", ", ".join([*shown, *more]))
     print_table(listing, screen)
+    if drafted.reading:
+        words = " ".join(reading_words(drafted.reading))
+        screen.print(
+            f"read with {words}, because the file looks so: check it, and give the same words to validate and release"
+        )
+        if drafted.reading.get("header") is False:
+            screen.print("the columns have no names: give them with --names, as in --names age,sex,region")
+    for name, texts in drafted.rare.items():
+        few = ", ".join([*map(repr, texts[:_MOST_CATEGORIES]), *(["…"] if len(texts) > _MOST_CATEGORIES else [])])
+        other = drafted.domain[name].other
+        said = f'consider to leave them out and to declare "other": "{OTHER}"'
+        put = f"they are counted as {other!r}; declare groups of them if you need more" if other is not None else said
+        screen.print(f"{name}: fewer than 1 in 1,000 rows have {few}: {put}")
+    for first, second in drafted.determined:
+        if (second, first) not in drafted.determined:
+            screen.print(f"{first} determines {second}: a table of both says no more than one of {first}")
+        elif first < second:
+            screen.print(f"{first} and {second} determine each other: keep one of them, both cost budget")
     for name, texts in drafted.odd.items():
         screen.print(
             f"{name}: numbers, and texts such as {', '.join(map(repr, texts))}, which are counted as "
@@ -170,6 +199,60 @@ def _cells(one: AttributeFit) -> tuple[str, ...]:
         return attribute.name, "–", "–", "–", verdict
     outside = _goes(one.outside, attribute.other, dropped=attribute.outside == "drop")
     return attribute.name, outside, _goes(one.missing, attribute.missing), empty, verdict
+
+
+@takes("evaluate")
+def evaluate(
+    asked: Job,
+    folder: Annotated[Path, typer.Argument(metavar="RELEASE", help="The folder of a release.")],
+    truth: Annotated[str, typer.Argument(metavar="TRUTH", help="The private table that it was made from.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A JSON file to write, outside of any release; it is PRIVATE.")
+    ] = None,
+    level: Annotated[float, typer.Option("--level", help="The level of the intervals.")] = 0.95,
+    worst: Annotated[int, typer.Option("--worst", help="How many of the worst tables to show.")] = 10,
+    json: AsJson = False,
+) -> None:
+    """Show how far a release is from the truth: PRIVATE, for the custodian's eyes only.
+
+    Example:  margrave evaluate release people.csv
+    """
+    from dataclasses import replace
+
+    from margrave import custodian
+    from margrave.release.store.folder import require_outside
+    from margrave.release.store.loading import load
+
+    if out is not None:
+        require_outside(out)
+    found = custodian.evaluate(load(folder), replace(asked, data=truth).source(), level=level)
+    if out is not None:
+        found.write(out)
+    if json:
+        print_json(found.to_dict())
+        return
+    screen = console()
+    screen.print(custodian.WARNING, style="bold red")
+    _print_errors("by number of attributes", found.orders, found.level)
+    _print_errors("the worst tables", found.tables[: max(worst, 0)], found.level)
+    screen.print(custodian.CHOICE)
+
+
+def _print_errors(title: str, rows: Sequence[TableErrors], level: float) -> None:
+    """Print the errors of some tables."""
+    listing = Table(title=f"PRIVATE: {title}", title_justify="left")
+    of_counts = any(one.count_coverage is not None for one in rows)
+    names = ["tables", "cells", "mean error of count", "of estimate", "largest error", f"{level:.0%} interval covers"]
+    for name in [*names, *(["that of count covers"] if of_counts else [])]:
+        listing.add_column(name, justify="left" if name == "tables" else "right")
+    for one in rows:
+        estimate = "–" if one.estimate_error is None else f"{one.estimate_error:,.2f}"
+        shares = [one.coverage, *([one.count_coverage] if of_counts else [])]
+        covered = ["–" if share is None else f"{share:.1%}" for share in shares]
+        listing.add_row(
+            one.attributes, f"{one.cells:,}", f"{one.count_error:,.2f}", estimate, f"{one.worst:,.1f}", *covered
+        )
+    print_table(listing)
 
 
 class _ShownByDefault(TyperGroup):

@@ -31,7 +31,8 @@ from margrave.files import MOST_BYTES_BY_HAND, read_text
 from margrave.mechanisms import DEFAULT as USUAL_MECHANISM
 from margrave.mechanisms import MECHANISMS, mechanism_class
 from margrave.methods import DEFAULT as USUAL_METHOD
-from margrave.methods import Method, find, names
+from margrave.methods import Method, find
+from margrave.methods import names as method_names
 from margrave.options import Kind, Option, option, options_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ _DATA, _TABLES, _BUDGET = "The private table", "The tables wanted", "The budget"
 MEASURING, WRITING = "How it is measured", "What is written"
 # Commands that read the private table, that know which tables are wanted, that spend, and that write a release.
 _READ, _ASK, _SPEND, _WRITE = (
-    ("domain", "validate", "release"),
+    ("domain", "validate", "release", "evaluate"),
     ("plan", "release", "reconstruct"),
     ("plan", "release"),
     ("release", "reconstruct"),
@@ -67,6 +68,10 @@ _OF_DATA = (
     "delimiter",
     "encoding",
     "decimal",
+    "trim",
+    "null",
+    "header",
+    "names",
 )
 
 
@@ -76,12 +81,15 @@ class Job:
 
     Attributes
     ----------
-    data, table, query, publish_query, privacy_id, counts, counting, rows, delimiter, encoding, decimal
+    data, table, query, publish_query, privacy_id, counts, counting, rows, delimiter, encoding, decimal, trim, null,
+    header, names
         The private table, as `margrave.Data` takes it.
     domain
         The domain file.
     kway, up_to, tables, max_cells
         The tables wanted: all of k attributes, all of at most k, or a list of them; and the most cells of a table.
+    weight, target
+        How much tables matter, and the margins of error that they must have.
     epsilon, delta, rho
         The budget, (ε, δ) or ρ.
     contributions
@@ -100,7 +108,7 @@ class Job:
         None,
         "The private table: CSV, Parquet or JSON file, glob, .duckdb file, or postgresql:// URL.",
         kind=Kind.TEXT,
-        commands=_READ,
+        commands=("domain", "validate", "release"),
         path=True,
     )
     table: str | None = option(None, "The table of a database.", kind=Kind.TEXT, group=_DATA, commands=_READ)
@@ -131,6 +139,36 @@ class Job:
     decimal: str | None = option(
         None, "The decimal mark in a CSV file: . or ,", kind=Kind.TEXT, group=_DATA, commands=_READ
     )
+    trim: bool | None = option(
+        None,
+        "Leave out the blanks around the fields of a CSV file.",
+        kind=Kind.FLAG,
+        group=_DATA,
+        commands=_READ,
+        negatable=True,
+    )
+    null: tuple[str, ...] | None = option(
+        None,
+        "A text in a CSV file that says that a value is missing, as '?'; may be repeated.",
+        kind=Kind.TEXTS,
+        group=_DATA,
+        commands=_READ,
+    )
+    header: bool | None = option(
+        None,
+        "Whether the first row of a CSV file has the names of its columns.",
+        kind=Kind.FLAG,
+        group=_DATA,
+        commands=_READ,
+        negatable=True,
+    )
+    names: tuple[str, ...] | None = option(
+        None,
+        "The names of the columns of a CSV file without a header, as age,sex.",
+        kind=Kind.NAMES,
+        group=_DATA,
+        commands=_READ,
+    )
     privacy_id: str | None = option(
         None, "The column that says whose row it is.", kind=Kind.TEXT, group=_DATA, commands=_READ
     )
@@ -158,6 +196,20 @@ class Job:
     )
     tables: tuple[_Names, ...] | None = option(
         None, "One table, as age,sex; may be repeated.", kind=Kind.TABLES, group=_TABLES, commands=_ASK
+    )
+    weight: Mapping[_Names, float] | None = option(
+        None,
+        "How much a table matters, as income=20 or age,sex=5; others count 1; may be repeated.",
+        kind=Kind.NUMBERS,
+        group=_TABLES,
+        commands=_ASK,
+    )
+    target: Mapping[_Names, float] | None = option(
+        None,
+        "The 95 % margin of error that a table must have, as age,sex=50; may be repeated.",
+        kind=Kind.NUMBERS,
+        group=_TABLES,
+        commands=_SPEND,
     )
     max_cells: int | None = option(
         None, "Leave out tables with more cells.", kind=Kind.WHOLE, group=_TABLES, commands=_ASK
@@ -199,7 +251,7 @@ class Job:
     )
     method: str | None = option(
         None,
-        f"How to reconstruct: {', '.join(names())}; {USUAL_METHOD} by default.",
+        f"How to reconstruct: {', '.join(method_names())}; {USUAL_METHOD} by default.",
         kind=Kind.TEXT,
         group=WRITING,
         commands=_ASK,
@@ -253,6 +305,18 @@ class Job:
                 values[one.name] = str(path.parent / value)
         return cls()._with(values)
 
+    def changed(self, text: str) -> Job:
+        """Return the job with one option changed, as in ``objective=total_variance`` or ``weight={income = 20}``."""
+        where = Path("--compare-with")
+        key, _, value = text.partition("=")
+        declared = {one.key: one for one in all_options()}
+        one = _declared(where, key.strip(), declared)
+        try:
+            document = tomllib.loads(f"value = {value}")
+        except (ValueError, RecursionError):
+            document = {"value": value.strip()}  # a text need not be quoted here
+        return self._overridden({one.name: _value(where, one, document["value"])})
+
     @classmethod
     def of(cls, file: Path | None, options: Mapping[str, Any]) -> Job:
         """Return the job of a file, if there is one, overridden by the options of the command line.
@@ -265,7 +329,11 @@ class Job:
             Values by name; None for an option that was not given.
         """
         job = cls() if file is None else cls.read(file)
-        given = {name: value for name, value in options.items() if value is not None}
+        return job._overridden({name: value for name, value in options.items() if value is not None})
+
+    def _overridden(self, given: Mapping[str, Any]) -> Job:
+        """Return the job with the values given, and without those that they replace."""
+        job = self
         for one, others in (
             ("kway", ("up_to", "tables")),
             ("up_to", ("kway", "tables")),
@@ -326,7 +394,31 @@ class Job:
             workload = Workload.all_kway(domain, self.kway)
         else:
             workload = Workload.up_to(domain, self.need("up_to"))
-        return workload if self.max_cells is None else workload.filter(max_cells=self.max_cells)
+        if self.max_cells is not None:
+            workload = workload.filter(max_cells=self.max_cells)
+        # Who asks for small tables too wants them to be good; equal weights would plan them as parts of the large ones.
+        workload = workload if self.up_to is None else workload.graded()
+        return workload if self.weight is None else workload.weighted(by_table(domain, self.weight))
+
+    def targeted(self, workload: Workload) -> Workload:
+        """Return the workload with the weights by which the tables have the margins of error asked for."""
+        if self.target is None:
+            return workload
+        if (self.mechanism or USUAL_MECHANISM) != USUAL_MECHANISM:
+            raise JobError(
+                f"--target is given for the mechanism {self.mechanism}",
+                remedy=f"only the mechanism {USUAL_MECHANISM} plans for margins: leave out one of the two",
+            )
+        from margrave.planning.targets import plan_for_targets
+
+        chosen = {name: value for name, value in self.mechanism_options.items() if name == "objective"}
+        return plan_for_targets(
+            workload,
+            self.budget(),
+            by_table(workload.domain, self.target),
+            contributions=self.need("contributions"),
+            **chosen,
+        ).workload
 
     def budget(self) -> Budget:
         """Return what may be spent."""
@@ -492,6 +584,12 @@ def _words(one: Option, value: Any) -> list[str]:  # noqa: ANN401
         return []
     if one.kind is Kind.FLAG:
         return [one.flag] if value else [f"--no-{one.key}"] if one.negatable else []
+    if one.kind is Kind.NAMES:
+        return [one.flag, ",".join(value)]
+    if one.kind is Kind.TEXTS:
+        return [word for text in value for word in (one.flag, text)]
+    if one.kind is Kind.NUMBERS:
+        return [word for names, number in value.items() for word in (one.flag, f"{','.join(names)}={number:g}")]
     if one.kind is Kind.TABLES:
         return [word for names_of_table in value for word in (one.flag, ",".join(names_of_table))]
     return [one.flag, str(value)]
@@ -511,7 +609,36 @@ def _value(path: Path, one: Option, value: object) -> Any:  # noqa: ANN401
         raise JobError(f"{path} has {one.key} = {value!r}", remedy=f"give {one.kind.value}")
     if one.kind is Kind.EXACT:
         return str(value)  # 0.1 in a file is a tenth, and not the float next to it
+    if isinstance(value, dict):
+        return _number_table(path, one, value)
+    if one.kind in (Kind.TEXTS, Kind.NAMES):
+        return _text_list(path, one, value)
     return _table_list(path, one, value) if isinstance(value, list) else value
+
+
+def _number_table(path: Path, one: Option, value: Mapping[str, object]) -> dict[_Names, float]:
+    """Return numbers by table from a table of TOML whose keys are names with commas between them."""
+    if not all(Kind.NUMBER.accepts(number) for number in value.values()):
+        raise JobError(f"{path} has {dict(value)!r} in {one.key}", remedy=f"give {one.kind.value}")
+    return {table_names(names): float(number) for names, number in value.items()}  # type: ignore[arg-type]
+
+
+def table_names(text: str) -> _Names:
+    """Return the table of a text such as ``age,sex``; no name is the total."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def by_table(domain: Domain, numbers: Mapping[_Names, float]) -> dict[_Names, float]:
+    """Return numbers by table, where ``total`` is the total unless an attribute is called so."""
+    return {() if names == ("total",) and "total" not in domain else names: one for names, one in numbers.items()}
+
+
+def _text_list(path: Path, one: Option, value: object) -> tuple[str, ...]:
+    """Return a list of texts, or a text alone as a list of one."""
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise JobError(f"{path} has {value!r} in {one.key}", remedy=f"give {one.kind.value}")
+    return tuple(texts)
 
 
 def _table_list(path: Path, one: Option, value: Sequence[object]) -> tuple[_Names, ...]:

@@ -10,6 +10,7 @@ of the job, so that an option is declared once, as a field of `Job`, of a mechan
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import wraps
@@ -18,7 +19,8 @@ from typing import Annotated, Any
 
 import typer
 
-from margrave.cli.job import Job, mechanism_options, mechanism_summary, method_options
+from margrave.cli.job import Job, all_options, mechanism_options, mechanism_summary, method_options, table_names
+from margrave.errors import JobError
 from margrave.options import Kind, Option, options_of
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
@@ -29,7 +31,10 @@ _TYPES: dict[Kind, Any] = {
     Kind.NUMBER: float,
     Kind.EXACT: str,
     Kind.FLAG: bool,
+    Kind.TEXTS: list[str],
+    Kind.NAMES: str,
     Kind.TABLES: list[str],
+    Kind.NUMBERS: list[str],
 }
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 Command = Callable[..., None]
@@ -131,11 +136,59 @@ def value_of(one: Option, given: Any) -> Any:  # noqa: ANN401
     given
         What was given.
     """
+    if one.kind is Kind.TEXTS:
+        return tuple(given) if given else None
+    if one.kind is Kind.NAMES:
+        return None if given is None else tuple(name.strip() for name in given.split(","))
+    if one.kind is Kind.NUMBERS:
+        return numbers_by_table(one.flag, given) if given else None
     if one.kind is not Kind.TABLES:
         return given
     return named_tables(given) if given else None
 
 
+def numbers_by_table(flag: str, given: list[str]) -> dict[tuple[str, ...], float]:
+    """Return the numbers of ``--weight income=20 --weight age,sex=5`` by table."""
+    found = {}
+    for text in given:
+        names, mark, number = text.rpartition("=")
+        try:
+            found[table_names(names)] = float(number)
+        except ValueError:
+            mark = ""
+        if not mark:
+            raise JobError(f"{flag} is {text!r}", remedy=f"give a table and a number, as in {flag} age,sex=5")
+    return found
+
+
 def named_tables(tables: list[str] | None) -> tuple[tuple[str, ...], ...]:
     """Return the tables of ``--tables age,sex --tables age,region`` as tuples of names."""
-    return tuple(tuple(name.strip() for name in text.split(",") if name.strip()) for text in tables or ())
+    return tuple(table_names(text) for text in tables or ())
+
+
+# ``trim=True (--trim)``, ``delimiter (--delimiter)`` and ``null='?' (--null '?')``.
+_BOTH = re.compile(r"\b([a-z][a-z_]*)(?:=(?:'[^']*'|[^\s;,()]+))? \((--([a-z][a-z-]*)(?: (?:'[^']*'|[^\s')]+))?)\)")
+# ``overwrite=True`` and ``method='lnn'``, without what is typed here beside it.
+_PYTHON = re.compile(r"\b([a-z][a-z_]*)=(True|'([^'\s]*)')(?![\w(])")
+
+
+def in_words_of_options(message: str) -> str:
+    """Return a message that speaks of arguments in the words of options: ``--overwrite`` for ``overwrite=True``.
+
+    Parameters
+    ----------
+    message
+        What an error says; where it gives both, as in ``trim=True (--trim)``, only the option stays.
+    """
+    known = {one.name for one in all_options()}
+
+    def of_both(match: re.Match[str]) -> str:
+        return match[2] if match[1].replace("_", "-") == match[3] else match[0]
+
+    def of_python(match: re.Match[str]) -> str:
+        if match[1] not in known:
+            return match[0]
+        flag = f"--{match[1].replace('_', '-')}"
+        return flag if match[2] == "True" else f"{flag} {match[3]}"
+
+    return _PYTHON.sub(of_python, _BOTH.sub(of_both, message))

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
-from margrave.cli.job import Job
-from margrave.cli.options import AsJson, named_tables, takes
-from margrave.cli.screen import Screen, Tick, console, print_json, progress, styled
+from margrave.cli.job import Job, by_table
+from margrave.cli.options import AsJson, named_tables, numbers_by_table, takes
+from margrave.cli.screen import Screen, Tick, console, print_json, print_table, progress, styled
 from margrave.errors import InterruptionError, JobError, MargraveError, PlanError
 
 if TYPE_CHECKING:
@@ -42,13 +43,25 @@ def plan(
     margin: Annotated[
         list[str] | None, typer.Option("--margin", help="Also show the 95 % margin of this table, as age,sex.")
     ] = None,
+    budget_for: Annotated[
+        list[str] | None,
+        typer.Option("--budget-for", help="Show the budget that gives this 95 % margin to a table, as age,sex=50."),
+    ] = None,
+    compare_with: Annotated[
+        list[str] | None,
+        typer.Option("--compare-with", help="Show another plan beside it: a job file, or options as objective=counts."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Show what a budget buys: the error of every table. The data is never opened.
 
     Example:  margrave plan --domain domain.json --kway 3 --epsilon 1 --delta 1e-9 --contributions 1 --rows 50000
     """
+    if budget_for:
+        _plan_budget(asked, budget_for, json=json)
+        return
     workload, budget, rows = asked.workload(asked.read_domain()), asked.budget(), asked.need("contributions")
+    workload = asked.targeted(workload)
     mechanism = asked.measuring()
     method = asked.reconstructing()
     expected = mechanism.predict(workload, budget, contributions=rows)
@@ -59,12 +72,17 @@ def plan(
             f"The plan is made for objective {objective}; for method {method.name} --objective {method.objective} is "
             "usually better."
         )
-    if margin and expected is None:
+    if (margin or compare_with) and expected is None:
+        option = "--margin" if margin else "--compare-with"
         stated = "give --rows, or " if hasattr(mechanism, "rows") else ""
-        raise PlanError(f"the errors of {mechanism.title} cannot be predicted", remedy=f"{stated}leave out --margin")
-    margins = {} if expected is None else {one: expected.margin_of_error(*one) for one in named_tables(margin)}
+        raise PlanError(f"the errors of {mechanism.title} cannot be predicted", remedy=f"{stated}leave out {option}")
+    margins = {} if expected is None else {one: expected.margin_of_error(*one) for one in _shown_tables(asked, margin)}
+    other = _other_plan(asked, compare_with) if compare_with else None
     if json:
-        print_json(_plan_document(workload, budget, rows, mechanism, expected, margins))
+        document = _plan_document(workload, budget, rows, mechanism, expected, margins)
+        if expected is not None and other is not None:
+            document["compared"] = _compared_document(expected, other, list(margins))
+        print_json(document)
         return
     screen = console()
     screen.print(f"{workload!r}")
@@ -73,11 +91,86 @@ def plan(
         screen.print(line)
     for names, value in margins.items():
         noun = "people" if rows == 1 else "rows"
-        screen.print(f"{' × '.join(names)}: ± {value:,.1f} {noun} (95 %)")
+        screen.print(f"{' × '.join(names) or 'total'}: ± {value:,.1f} {noun} (95 %)")
+    if expected is not None and other is not None:
+        _show_compared(expected, other, list(margins), " ".join(compare_with or ()))
     for note in (*notes, *(() if expected is None else (_UNBIASED,))):
         screen.print(note)
     if workload.domain.unreviewed:
         screen.print("The domain is a draft: nothing is measured with it before it is reviewed.")
+
+
+def _shown_tables(asked: Job, margin: list[str] | None) -> list[tuple[str, ...]]:
+    """Return the tables whose margins are shown: those asked for, and those with a weight or a target."""
+    domain = asked.read_domain()
+    steered = {**by_table(domain, asked.weight or {}), **by_table(domain, asked.target or {})}
+    return list(dict.fromkeys([*named_tables(margin), *steered]))
+
+
+def _plan_budget(asked: Job, given: list[str], *, json: bool) -> None:
+    """Show the least budget whose plan has the margins of error asked for."""
+    from margrave.planning.plans import budget_for_margin
+    from margrave.privacy.budget import Budget, format_budget
+
+    if (asked.mechanism or "planner") != "planner":
+        raise PlanError(f"no budget can be found for the mechanism {asked.mechanism}", remedy="leave out --mechanism")
+    domain = asked.read_domain()
+    workload, rows = asked.workload(domain), asked.need("contributions")
+    options = {name: value for name, value in asked.mechanism_options.items() if name == "objective"}
+    found = {
+        names: budget_for_margin(workload, attributes=names, margin=margin, contributions=rows, **options)
+        for names, margin in by_table(domain, numbers_by_table("--budget-for", given)).items()
+    }
+    rho = max(one.rho for one in found.values())
+    needed = Budget.zcdp(rho=rho) if asked.delta is None else Budget.zcdp(rho=rho, delta=asked.delta)
+    if json:
+        print_json({"rho": float(needed.rho), "epsilon": needed.epsilon(), "delta": float(needed.delta)})
+        return
+    screen = console()
+    screen.print(f"{workload!r}")
+    screen.print(f"budget: {format_budget(needed)}")
+    words = f"--epsilon {needed.epsilon():.6g} --delta {float(needed.delta):g}"
+    screen.print(f"--rho {float(needed.rho):.9g} asks for it, and so does {words}, within rounding.")
+
+
+def _other_plan(asked: Job, compare_with: list[str]) -> Expectation:
+    """Return what is to be expected of another plan: that of a job file, or of this job with options changed."""
+    other = asked
+    for text in compare_with:
+        other = Job.read(Path(text)) if text.endswith(".toml") else other.changed(text)
+    workload = other.targeted(other.workload(other.read_domain()))
+    expected = other.measuring().predict(workload, other.budget(), contributions=other.need("contributions"))
+    if expected is None:
+        raise PlanError("the errors of the other plan cannot be predicted", remedy="leave out --compare-with")
+    return expected
+
+
+def _compared_document(one: Expectation, other: Expectation, tables: list[tuple[str, ...]]) -> list[dict[str, Any]]:
+    """Return the errors of two plans side by side: by number of attributes, and of some tables."""
+    rows = [
+        {"tables": f"{order} attribute{'' if order == 1 else 's'}", "error": first, "other_error": second}
+        for order, (first, second) in enumerate(zip(one.median_errors(), other.median_errors(), strict=False))
+    ]
+    return rows + [
+        {
+            "tables": " × ".join(names) or "total",
+            "error": one.standard_error(*names),
+            "other_error": other.standard_error(*names),
+        }
+        for names in tables
+    ]
+
+
+def _show_compared(one: Expectation, other: Expectation, tables: list[tuple[str, ...]], words: str) -> None:
+    """Show the errors of two plans side by side."""
+    listing = Table(title="standard errors of a cell (medians), side by side", title_justify="left")
+    for name in ("tables", "this plan", words, "change"):
+        listing.add_column(name, justify="left" if name == "tables" else "right")
+    for row in _compared_document(one, other, tables):
+        first, second = row["error"], row["other_error"]
+        change = f"{second / first - 1:+.1%}" if first else "–"
+        listing.add_row(row["tables"], f"{first:,.2f}", f"{second:,.2f}", change)
+    print_table(listing)
 
 
 def _plan_document(
@@ -167,7 +260,8 @@ def run(job: Job, *, json: bool = False) -> None:
     from margrave.measurements.archive import KeptFile
 
     publication = job.publication()
-    workload, budget = job.workload(job.read_domain()), job.budget()
+    budget = job.budget()
+    workload = job.targeted(job.workload(job.read_domain()))
     mechanism = job.measuring().prepare(workload, budget, contributions=job.need("contributions"))
     job.source()  # refuses a table that cannot be described
     kept, cells = KeptFile.beside(publication.folder), mechanism.cells(workload)

@@ -15,7 +15,7 @@ import typer
 from rich.table import Table
 
 from margrave.cli.job import Job
-from margrave.cli.options import AsJson, takes
+from margrave.cli.options import AsJson, named_tables, takes
 from margrave.cli.screen import console, print_json, print_table, progress
 
 if TYPE_CHECKING:
@@ -137,6 +137,10 @@ def export(
     period: Annotated[str | None, typer.Option("--period", help="For sdmx: the time period, as 2026.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="For registry: what the publication is called.")] = None,
     curator: Annotated[str | None, typer.Option("--curator", help="For registry: who publishes it.")] = None,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option("--tables", help="For csv and sdmx: only this table, as age,sex; may be repeated."),
+    ] = None,
 ) -> None:
     """Write a saved release as CSV, as SDMX-CSV, or as a draft entry for the registry of deployments.
 
@@ -157,6 +161,7 @@ def export(
             period=period,
             name=name,
             curator=curator,
+            tables=named_tables(tables) if tables else None,
             progress=begin("writing"),
         )
     console().print(f"{form.value}: {out}")

@@ -22,6 +22,29 @@ from margrave.escaping import visible, visible_json
 
 # The widest table that is laid out, in characters.
 _WIDEST = 1_000
+# How signs are spelled where a terminal has no code for them.
+_SPELLED = {
+    "≤": "<=",
+    "≥": ">=",
+    "±": "+/-",
+    "×": "x",
+    "–": "-",
+    "—": "-",
+    "−": "-",
+    "…": "...",
+    "→": "->",
+    "≈": "~",
+    "ε": "epsilon",
+    "δ": "delta",
+    "ρ": "rho",
+    "“": '"',
+    "”": '"',
+    "‘": "'",
+    "’": "'",
+    "⁻": "^-",
+    "½": "1/2",
+    **dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True)),
+}
 # How much is done, and of how much; None if unknown.
 Tick = Callable[[int, int | None], None]
 
@@ -53,7 +76,35 @@ class Screen(Console):
         **options
             As rich has them; no option makes markup or emoji of a text.
         """
-        return super().render_str(visible(text), **{**options, "markup": False, "emoji": False})
+        shown = spelled(visible(text), self.encoding)
+        return super().render_str(shown, **{**options, "markup": False, "emoji": False})
+
+
+def spelled(text: str, encoding: str) -> str:
+    """Return a text in which signs that a terminal has no code for are spelled with those that every terminal has.
+
+    Parameters
+    ----------
+    text
+        The text.
+    encoding
+        That of the terminal; letters that it lacks and that have no spelling here stay as they are.
+    """
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return "".join(one if _has_code(one, encoding) else _SPELLED.get(one, one) for one in text)
+    except LookupError:
+        pass
+    return text
+
+
+def _has_code(sign: str, encoding: str) -> bool:
+    try:
+        sign.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def console() -> Screen:
@@ -71,7 +122,7 @@ def styled(text: str, style: str) -> Text:
     style
         The style.
     """
-    return Text(visible(text), style=style)
+    return Text(spelled(visible(text), sys.stdout.encoding or "ascii"), style=style)
 
 
 def lines(texts: Iterable[str]) -> Text:

@@ -11,7 +11,7 @@ its numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -80,6 +80,8 @@ _UNREAD = {
         "fraction, give decimal=',' (--decimal ,)"
     ),
 }
+# A text that a smaller share of the rows has is rare; so many rare texts are put together. Fewer rows do not tell.
+_RARE, _SEVERAL, _FEWEST_FOR_RARE = 0.001, 3, 1_000
 # Fewer rows do not tell an identifier from a value.
 _FEWEST_ROWS = 50
 _BINS = 8
@@ -87,6 +89,8 @@ _TAIL = 0.05
 # Distinct values that are kept; a column with more is one of many values.
 MANY = 2**14
 _SAMPLE = 2**16
+# Rows in which it is seen whether columns determine each other.
+_FIRST_ROWS = 2**16
 # Where so many of the texts in a file without types are of one form, the few others are slips or signs for missing.
 _NEARLY_ALL = 0.95
 # The forms of texts; one that has several counts as the first of them.
@@ -119,17 +123,29 @@ class Draft:
         The columns that it leaves out, and why.
     odd
         Some of the texts that stand among the numbers of a column.
+    reading
+        Options of `Data` that the table was read with because it seems to need them, such as ``{"trim": True}``: give
+        them to whatever reads the table by this domain.
+    rare
+        Texts that few rows have, by column; where there are several, the draft counts them as "other".
+    determined
+        Pairs of columns of which the first determines the second.
     """
 
     domain: Domain
     left_out: dict[str, str]
     odd: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    reading: dict[str, Any] = field(default_factory=dict)
+    rare: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    determined: tuple[tuple[str, str], ...] = ()
 
 
 def draft_domain(data: object, columns: Sequence[str] | None = None) -> Draft:
     """Draft a domain from a table: labels for columns of few values, cuts at round numbers for numbers.
 
-    The draft is PRIVATE until a person has reviewed it, and no mechanism accepts it before.
+    The draft is PRIVATE until a person has reviewed it, and no mechanism accepts it before. A CSV file whose fields
+    have blanks around them, that has no header, or that says "?" where a value is missing, is read accordingly
+    (`Draft.reading`) unless the `Data` says how it is written.
 
     Parameters
     ----------
@@ -143,10 +159,23 @@ def draft_domain(data: object, columns: Sequence[str] | None = None) -> Draft:
 
 
 def _draft(data: Data, columns: Sequence[str] | None) -> Draft:
-    profiles = _profiles(data, columns)
+    from margrave.data.detection import detect, determined, is_csv, marks_of_missing, with_proposals
+
+    reading = detect(data)
+    data = with_proposals(data, reading)
+    profiles, rows = _profiles(data, columns)
+    # Texts among numbers are not asked for: the draft has a category for them.
+    texts = [one.distinct for one in profiles.values() if one.kind == "texts" and one.distinct is not None]
+    marks = marks_of_missing(texts) if is_csv(data) and not data.null else ()
+    if marks:
+        reading["null"] = marks
+        data = with_proposals(data, {"null": marks})
+        profiles, rows = _profiles(data, columns)
     attributes: list[Attribute] = []
     left_out: dict[str, str] = {}
     odd: dict[str, tuple[str, ...]] = {}
+    rare: dict[str, tuple[str, ...]] = {}
+    labelled: list[str] = []
     for name, profile in profiles.items():
         if name == data.privacy_id:
             left_out[name] = "the privacy id"
@@ -157,10 +186,15 @@ def _draft(data: Data, columns: Sequence[str] | None) -> Draft:
             if isinstance(found, str):
                 left_out[name] = found
             else:
-                attributes.append(Attribute(name, **found, **_policies(profile)))
+                few = _rare(profile)
+                labelled += [name] if "labels" in found else []
+                if few:
+                    rare[name] = few
+                attributes.append(Attribute(name, **_without_rare(found, few), **_policies(profile, few)))
                 if profile.kind == "numbers" and profile.odd:
                     odd[name] = tuple(sorted(profile.odd)[:_MOST_EXAMPLES])
-    return Draft(Domain(attributes, draft=_words(left_out, odd)), left_out, odd)
+    domain = Domain(attributes, draft=_words(left_out, odd))
+    return Draft(domain, left_out, odd, reading, rare, determined(rows, labelled))
 
 
 def _words(left_out: Collection[str], odd: Collection[str]) -> str:
@@ -173,8 +207,27 @@ def _words(left_out: Collection[str], odd: Collection[str]) -> str:
     return " ".join(words)
 
 
-def _policies(profile: Profile) -> dict[str, Any]:
-    """Return categories for missing values, and for texts among numbers: the same if they seem to say the same."""
+def _rare(profile: Profile) -> tuple[str, ...]:
+    """Return the texts that few rows have: what so few people have is seldom public knowledge."""
+    if profile.kind != "texts" or profile.distinct is None or profile.rows < _FEWEST_FOR_RARE:
+        return ()
+    return tuple(sorted(text for text, rows in profile.counted() if rows < profile.rows * _RARE))
+
+
+def _without_rare(found: dict[str, Any], rare: Collection[str]) -> dict[str, Any]:
+    """Return what is declared without rare labels, where there are enough of them to be put together."""
+    if len(rare) < _SEVERAL:
+        return found
+    return {"labels": [label for label in found["labels"] if label not in rare]}
+
+
+def _policies(profile: Profile, rare: Collection[str]) -> dict[str, Any]:
+    """Return categories for missing values, for rare texts, and for texts among numbers.
+
+    Texts among numbers are counted with missing values if they all seem to say that there is none.
+    """
+    if len(rare) >= _SEVERAL:
+        return {"missing": MISSING if profile.missing else None, "other": _free(OTHER, profile)}
     if profile.kind != "numbers" or not profile.odd:
         return {"missing": MISSING if profile.missing else None}
     if all(text.strip().casefold() in _NOTHING for text in profile.odd):
@@ -182,8 +235,14 @@ def _policies(profile: Profile) -> dict[str, Any]:
     return {"missing": MISSING if profile.missing else None, "other": OTHER}
 
 
-def _profiles(data: Data, columns: Sequence[str] | None) -> dict[str, Profile]:
-    """Look at all rows once."""
+def _free(category: str, profile: Profile) -> str:
+    """Return the name of a category, in other words if it is a label already."""
+    return category if category not in (profile.distinct or ()) else f"{category} (rare)"
+
+
+def _profiles(data: Data, columns: Sequence[str] | None) -> tuple[dict[str, Profile], pa.Table]:
+    """Look at all rows once; return what was seen of each column, and the first rows as they are."""
+    first: list[pa.RecordBatch] = []
     with data.opened() as engine:
         names = engine.names if columns is None else tuple(columns)
         require_columns(engine, names, privacy_id=data.privacy_id, for_custodian=True)
@@ -191,9 +250,12 @@ def _profiles(data: Data, columns: Sequence[str] | None) -> dict[str, Profile]:
             raise DataError("the table has no columns", remedy="there is nothing to draft")
         profiles = {name: Profile(untyped=engine.untyped, decimal=engine.decimal) for name in names}
         for batch in engine.batches(names):
+            kept = sum(part.num_rows for part in first)
+            if kept < _FIRST_ROWS or not first:
+                first.append(batch.slice(0, _FIRST_ROWS - kept))
             for place, profile in enumerate(profiles.values()):
                 profile.add(batch.column(place))
-    return profiles
+    return profiles, pa.Table.from_batches(first) if first else pa.table({})
 
 
 def _declared(profile: Profile) -> dict[str, Any] | str:
@@ -296,6 +358,7 @@ class Profile:
         self._sample: list[NDArray[np.float64]] = []
         self._step = 1
         self._distinct: set[Any] | None = set()
+        self._counts: dict[Any, int] = {}
         self.odd: set[str] = set()
         self.missing = self.repeated = False
         self.rows = 0
@@ -341,6 +404,10 @@ class Profile:
             self._keep(values)
             self._keep_sample(numbers)
 
+    def counted(self) -> Iterable[tuple[Any, int]]:
+        """Return the different values with the rows that have each, if there are few enough for labels."""
+        return self._counts.items() if len(self._counts) <= _MOST_LABELS else ()
+
     def sample(self) -> NDArray[np.float64]:
         """Return some of the numbers, spread over all rows."""
         return np.concatenate(self._sample) if self._sample else np.empty(0)
@@ -385,7 +452,11 @@ class Profile:
         """Keep the distinct values while they are few."""
         if self._distinct is None or self._kind == "others":
             return
-        fresh = pc.unique(values)
+        counted = pc.value_counts(values)
+        fresh = counted.field("values")
+        if len(self._counts) <= _MOST_LABELS:
+            for value, rows in zip(fresh.to_pylist(), counted.field("counts").to_pylist(), strict=True):
+                self._counts[value] = self._counts.get(value, 0) + rows
         before = len(self._distinct)
         self._distinct.update(fresh.to_pylist() if len(fresh) <= MANY else fresh[: MANY + 1].to_pylist())
         self.repeated |= len(fresh) < len(values) or len(self._distinct) < before + min(len(fresh), MANY + 1)

@@ -6,7 +6,8 @@ Nothing is opened here, and nothing heavy is loaded: a description of a table is
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from enum import Enum
 from pathlib import Path
 
@@ -133,11 +134,23 @@ class TextFormat:
         How characters are stored, by any name that Python knows; None: UTF-8.
     decimal
         The mark before the fraction of a number, "." or ",".
+    trim
+        Whether blanks and tabs at the edges of fields are left out; None: they are not.
+    null
+        Texts that say that a value is missing, as "?" does; an empty field always says so.
+    header
+        Whether the first row has the names of the columns; None: it has them, unless ``names`` are given.
+    names
+        The names of the columns of a file without a header; None: column1, column2 …
     """
 
     delimiter: str | None = None
     encoding: str | None = None
     decimal: str = "."
+    trim: bool | None = None
+    null: tuple[str, ...] = ()
+    header: bool | None = None
+    names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no file can be written with."""
@@ -147,12 +160,25 @@ class TextFormat:
             _check_encoding(self.encoding)
         if self.decimal not in DECIMALS:
             raise DataError(f"decimal (--decimal) is {self.decimal!r}", remedy="give '.' or ','")
+        for word in ("trim", "header"):
+            value = getattr(self, word)
+            if value is not None and not isinstance(value, bool):
+                raise DataError(f"{word} (--{word}) is {value!r}", remedy="give True or False")
+        object.__setattr__(self, "null", _checked_texts("null", self.null))
+        if self.names is not None:
+            object.__setattr__(self, "names", _checked_names(self.names, header=self.header))
 
     @property
     def given(self) -> str:
-        """The first of the three that was given, as it is typed; empty if none was."""
-        words = (("delimiter", self.delimiter), ("encoding", self.encoding), ("decimal", self.decimal))
-        return next((f"{word} (--{word})" for word, value in words if value not in (None, ".")), "")
+        """The first of them that was given, as it is typed; empty if none was."""
+        return next(
+            (f"{one.name} (--{one.name})" for one in fields(self) if getattr(self, one.name) != one.default), ""
+        )
+
+    @property
+    def has_header(self) -> bool:
+        """Whether the first row has the names of the columns."""
+        return self.names is None if self.header is None else self.header
 
     def delimiter_of(self, path: str) -> str:
         """Return the character between the fields of a file."""
@@ -175,6 +201,27 @@ def _checked_delimiter(delimiter: object) -> str:
             remedy="give one character other than a letter, digit or quotation mark, such as ';' or '|', or 'tab'",
         )
     return delimiter
+
+
+def _checked_texts(word: str, given: object) -> tuple[str, ...]:
+    """Return texts as a tuple; a text alone is one of them."""
+    texts = (given,) if isinstance(given, str) else given
+    if not isinstance(texts, Iterable):
+        raise DataError(f"{word} (--{word}) is a {type(given).__name__}", remedy="give a text, or a list of texts")
+    listed = tuple(texts)
+    if not all(isinstance(one, str) for one in listed):
+        raise DataError(f"{word} (--{word}) has something else than texts", remedy="give a text, or a list of texts")
+    return listed
+
+
+def _checked_names(given: object, *, header: bool | None) -> tuple[str, ...]:
+    """Return the names of columns if they can be those of a file without a header."""
+    names = _checked_texts("names", given)
+    if header:
+        raise DataError("names (--names) are given for a file with a header", remedy="leave out one of the two")
+    if not names or not all(names) or len(set(names)) != len(names):
+        raise DataError("names (--names) has an empty name, or one twice", remedy="give each column a name of its own")
+    return names
 
 
 def _check_encoding(encoding: object) -> None:

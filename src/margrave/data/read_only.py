@@ -21,6 +21,7 @@ database, for roles that may call them.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from glob import escape
@@ -126,6 +127,60 @@ def duckdb_select(query: str) -> duckdb.Statement:
     return statements[0]
 
 
+# SQLSTATE, what the driver or the server say, what it means, what to do.
+_CONNECTION_FAULTS = (
+    (
+        "",
+        r"no password supplied",
+        "it asks for a password, and none was given",
+        "set PGPASSWORD, or put the password into the file ~/.pgpass or into a service file (docs/data.md)",
+    ),
+    (
+        "28P01",
+        r"password authentication failed",
+        "user or password are wrong (28P01)",
+        "check the user in the URL, and PGPASSWORD, ~/.pgpass or the service file that the password comes from",
+    ),
+    (
+        "3D000",
+        r"database .* does not exist",
+        "the server has no such database (3D000)",
+        "check the name after the host in the URL, as in postgresql://user@host/database; psql -l lists them",
+    ),
+    (
+        "28000",
+        r"role .* does not exist|no pg_hba.conf entry",
+        "the server does not let this user in (28000)",
+        "check the user in the URL, and ask the server's administrator for an entry in pg_hba.conf",
+    ),
+    (
+        "",
+        r"could not translate host name|failed to resolve host|name or service not known|nodename nor servname"
+        r"|getaddrinfo|temporary failure in name resolution",
+        "the host is unknown",
+        "check the host in the URL, and that this machine can look names up",
+    ),
+    (
+        "",
+        r"connection refused|no such file or directory",
+        "no server listens there",
+        "check host and port in the URL, and that the server runs",
+    ),
+    (
+        "",
+        r"timeout|timed out",
+        "the server did not answer in time",
+        "check host and port in the URL, and that no firewall stands between",
+    ),
+    (
+        "",
+        r"definition of service .* not found",
+        "the service file has no such service",
+        "check the name after service=, and PGSERVICEFILE",
+    ),
+)
+
+
 def connect_reading(address: str) -> Any:  # noqa: ANN401 - psycopg is an extra
     """Return a connection to PostgreSQL whose transactions are READ ONLY, and that takes one statement at a time.
 
@@ -147,9 +202,32 @@ def connect_reading(address: str) -> Any:  # noqa: ANN401 - psycopg is an extra
             """Run one statement."""
             return super().execute(query, params, **{**options, "binary": True})
 
-    connection = psycopg.connect(address, cursor_factory=OneStatement)
-    connection.read_only = True
-    return connection
+    try:
+        connection = psycopg.connect(address, cursor_factory=OneStatement)
+    except psycopg.OperationalError as error:
+        fault = _connection_fault(error)
+        if fault is None:
+            raise
+        problem, remedy = fault
+    else:
+        connection.read_only = True
+        return connection
+    raise DataError(f"the PostgreSQL database could not be reached: {problem}", remedy=remedy)
+
+
+def _connection_fault(error: Any) -> tuple[str, str] | None:  # noqa: ANN401 - psycopg is an extra
+    """Return why a connection was refused, and what to do, in words of ours; None if it is not known.
+
+    The driver has no code for most of what goes wrong before a session begins, so its words are looked at too, and
+    never shown: they may quote the address.
+    """
+    said = str(error)
+    for code, pattern, problem, remedy in _CONNECTION_FAULTS:
+        if code and getattr(error, "sqlstate", None) == code:
+            return problem, remedy
+        if re.search(pattern, said, re.IGNORECASE):
+            return problem, remedy
+    return None
 
 
 def postgres_table(connection: Any, query: str) -> Any:  # noqa: ANN401 - psycopg and Ibis are extras

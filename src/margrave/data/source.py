@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -55,6 +55,14 @@ class Data:
         How the characters of a CSV file are stored, such as "windows-1252", "latin-1" or "utf-16"; None: UTF-8.
     decimal
         The mark before the fraction of numbers in a CSV file: "." or ",".
+    trim
+        Whether blanks at the edges of the fields of a CSV file are left out, as after the commas of ``39, Private``.
+    null
+        The texts in a CSV file that say that a value is missing, such as "?" or "NA"; an empty field always does.
+    header
+        Whether the first row of a CSV file has the names of its columns; None: yes, unless ``names`` are given.
+    names
+        The names of the columns of a CSV file without a header, in order; by default column1, column2 …
     rows
         About how many rows the table has, if that may be said: with "auto" it helps to choose the faster way. The table
         is never asked for it.
@@ -77,6 +85,10 @@ class Data:
     delimiter: str | None = None
     encoding: str | None = None
     decimal: Literal[".", ","] = "."
+    trim: bool | None = None
+    null: str | Sequence[str] = ()
+    header: bool | None = None
+    names: Sequence[str] | None = None
     rows: int | None = None
     progress: Callable[[int, int], None] | None = None
     notify: Callable[[str], None] | None = None
@@ -154,7 +166,15 @@ class Data:
     @property
     def text_format(self) -> TextFormat:
         """How the text in a CSV file is written."""
-        return TextFormat(self.delimiter, self.encoding, self.decimal)
+        return TextFormat(
+            self.delimiter,
+            self.encoding,
+            self.decimal,
+            self.trim,
+            self.null,  # type: ignore[arg-type] # it makes tuples of them
+            self.header,
+            self.names,  # type: ignore[arg-type]
+        )
 
     @contextmanager
     def opened(self) -> Iterator[Engine]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from margrave.data.detection import NULLS
 from margrave.data.encoding import Encoder
 from margrave.data.engines.engine import Engine, require_columns, require_ids
 from margrave.data.kinds import kind_of
@@ -222,9 +224,26 @@ class _Seen:
             problems.append('values that are not declared: declare them, an "other" category, or "outside": "drop"')
             if self.engine.untyped and all(_DECIMAL_COMMA.fullmatch(example) for example in self.examples):
                 problems.append("some look like numbers with a decimal comma: give decimal=',' (--decimal ,)")
+            problems += self._hints()
         if self.missing and self.attribute.missing is None:
             problems.append('missing values: declare a category for them, as in "missing": "unknown"')
         return "; ".join(problems)
+
+    def _hints(self) -> list[str]:
+        """Return what options of a CSV file would make values declared ones; nothing for other tables."""
+        if not self.engine.untyped:
+            return []
+        texts = [example[1:-1] for example in self.examples if example[:1] == example[-1:] == "'"]
+        declared = set(self.attribute.values.texts)
+        hints = []
+        if any(text != text.strip() and (text.strip() in declared or not declared) for text in texts):
+            hints.append("some have blanks around them: give trim=True (--trim)")
+        hints += [
+            f"{mark!r} seems to say that there is none: give null={mark!r} (--null {quote(mark)})"
+            for mark in NULLS
+            if mark in {text.strip() for text in texts}
+        ]
+        return hints
 
 
 def _shown(value: object, attribute: Attribute) -> str:

@@ -28,12 +28,13 @@ from typing import Any
 from margrave.domain.attribute import Attribute, attribute_keys
 from margrave.domain.values import Label, checked_text
 from margrave.errors import DomainError, suggestion
-from margrave.escaping import visible
+from margrave.escaping import html_table, visible
 from margrave.files import MOST_BYTES_BY_HAND, check_keys, parse_object, read_text, replacing
 
 _SCHEMA = 1
 _CODEBOOK_KEYS = ("draft", "reviewed", "margrave", "schema", "description", "attributes")
 _MOST_NAMES_SHOWN = 12
+_MOST_CATEGORIES_SHOWN, _MOST_ROWS_SHOWN = 8, 50
 _NOT_REVIEWED = "a draft that was not marked as reviewed"
 _YAML_ENDINGS = (".yaml", ".yml")
 _json = partial(json.dumps, ensure_ascii=False)
@@ -216,6 +217,14 @@ class Domain:
             return f"Domain({shown[0]}, …, {shown[-1]}; {len(shown)} attributes)"
         return f"Domain({', '.join(shown)})"
 
+    def _repr_html_(self) -> str:
+        # The categories of a draft were read from private data.
+        shown = [] if self.unreviewed else [_listed(member.categories) for member in self]
+        names = ("attribute", "size", *(() if self.unreviewed else ("categories",)))
+        rows = [(member.name, f"{member.size:,}", *shown[place : place + 1]) for place, member in enumerate(self)]
+        kind = "PRIVATE draft, not reviewed" if self.unreviewed else "Domain"
+        return html_table(f"{kind}: {len(self)} attributes", names, rows[:_MOST_ROWS_SHOWN], _left(len(rows)))
+
     @cached_property
     def _position_of(self) -> dict[str, int]:
         return {name: position for position, name in enumerate(self.attributes)}
@@ -249,3 +258,14 @@ def _codebook_attribute(place: int, entry: object) -> Attribute:
         raise DomainError(f"attribute {place} of the codebook is not an object", remedy='write {"name": …, "size": …}')
     check_keys(f"attribute {place} of the codebook", entry, attribute_keys(), needed="name")
     return Attribute.from_entry(entry)
+
+
+def _listed(categories: tuple[str, ...]) -> str:
+    """Return the first categories of an attribute, for people."""
+    more = ["…"] if len(categories) > _MOST_CATEGORIES_SHOWN else []
+    return ", ".join([*categories[:_MOST_CATEGORIES_SHOWN], *more])
+
+
+def _left(rows: int) -> str:
+    """Return how many attributes are not shown."""
+    return f"… and {rows - _MOST_ROWS_SHOWN:,} more" if rows > _MOST_ROWS_SHOWN else ""

@@ -36,6 +36,7 @@ from margrave.algebra.layout import AttributeSet, Layout, canonical
 from margrave.discrete_gaussian import exact_variance
 from margrave.domain.domain import Domain
 from margrave.errors import MargraveError, MeasurementError
+from margrave.escaping import html_table
 from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive, write_archive
 from margrave.measurements.entries import (
     Names,
@@ -398,6 +399,14 @@ class Measurements:
         noun = "residual" if len(self) == 1 else "residuals"
         others = f", {len(self.others):,} with other noise" if self.others else ""
         return f"Measurements({len(self):,} {noun}, measured {int(self.counts.sum()):,} times{others})"
+
+    def _repr_html_(self) -> str:
+        record = self.provenance
+        if record is None:
+            return html_table(repr(self), (), [("made by", "numbers from elsewhere, without a record")])
+        privacy = f"ε = {record.epsilon:.6g} at δ = {record.delta:g}" if record.private else "NOT PRIVATE"
+        rows = [("made by", record.mechanism), ("privacy", privacy), ("rows of a person", f"{record.contributions:,}")]
+        return html_table(repr(self), (), rows)
 
 
 def _blank(layout: Layout) -> tuple[Floats, Floats, Integers]:

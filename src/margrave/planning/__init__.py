@@ -2,5 +2,6 @@
 
 from margrave.planning.expectation import OrderSummary, Summary
 from margrave.planning.plans import Plan, budget_for_margin, plan
+from margrave.planning.targets import least_budget, plan_for_targets
 
-__all__ = ["OrderSummary", "Plan", "Summary", "budget_for_margin", "plan"]
+__all__ = ["OrderSummary", "Plan", "Summary", "budget_for_margin", "least_budget", "plan", "plan_for_targets"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from margrave.errors import PlanError
+from margrave.escaping import html_table
 
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats, Integers
@@ -82,6 +83,17 @@ class Expectation(ABC):
         """Return the standard error of a cell of each table of the workload, in its order; shape (len(workload),)."""
         places = np.fromiter((self.layout.places[members] for members in self.workload.positions), np.int64)
         return np.sqrt(self.cell_variances[places])
+
+    def _repr_html_(self) -> str:
+        summary = self.summary()
+        caption = f"{type(self).__name__}: {str(summary).splitlines()[0]}"
+        note = "Errors are standard errors of a cell of the unbiased tables. No data was opened."
+        return html_table(caption, _HEADINGS, [_texts(row) for row in summary.rows], note)
+
+    def median_errors(self) -> list[float]:
+        """Return the median standard error of a cell by number of attributes, over all tables of the closure."""
+        order, errors = self.layout.index.order, np.sqrt(self.cell_variances)
+        return [float(np.median(errors[order == k])) for k in range(int(order.max()) + 1)]
 
     def summary(self) -> Summary:
         """Return predicted errors and shares of the budget by number of attributes; as text, a table to print."""

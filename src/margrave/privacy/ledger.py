@@ -37,6 +37,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from margrave.errors import BudgetRefusedError, LedgerError, PlanError
+from margrave.escaping import html_table
 from margrave.privacy.budget import (
     DEFAULT_DELTA,
     Budget,
@@ -278,6 +279,14 @@ class Ledger:
             text = contents.torn.decode("utf-8", "backslashreplace")[:_MOST_TORN_CHARACTERS]
             amount = min(max(found), contents.cap - contents.spent)
             return self._append(file, contents, amount, "repair of a torn line", {"torn": text})
+
+    def _repr_html_(self) -> str:
+        try:
+            entries = () if self.is_new else self.entries()
+        except LedgerError:
+            entries = ()  # the caption says what is wrong
+        rows = [(f"{one.number}", one.time, f"{float(one.rho):.6g}", one.purpose) for one in entries]
+        return html_table(repr(self), ("", "time", "ρ", "purpose"), rows)
 
     def __repr__(self) -> str:
         try:

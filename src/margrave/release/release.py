@@ -11,16 +11,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from margrave.errors import ReleaseError
+from margrave.escaping import html_table
 from margrave.release.query import PublishedTables, Query, Where, answer, answer_share, read_query
 from margrave.release.uncertainty import LEVEL, checked_level
 
+# How many tables a notebook lists.
+_MOST_SHOWN = 20
+
 if TYPE_CHECKING:
+    import altair as alt
+
     from margrave.algebra.kernels import Floats
     from margrave.measurements.measurements import Measurements
     from margrave.measurements.provenance import Provenance
     from margrave.methods.method import Method
     from margrave.reconstruction.estimates import Estimates
     from margrave.reconstruction.nonnegative import Solution
+    from margrave.release.comparison import Comparison
     from margrave.release.count_errors import CountErrors
     from margrave.release.share import Share
     from margrave.release.table import Counts, Table
@@ -130,6 +137,35 @@ class Release:
         for names in self.workload:
             yield self.table(*names)
 
+    def plot(self, *names: str, level: float = LEVEL) -> alt.Chart | alt.LayerChart | alt.FacetChart:
+        """Return a chart of a table of one to three attributes, by Altair; the extra ``margrave[report]`` has it.
+
+        Bars are the published counts. Lines are intervals, where the release has any: those of the published counts, or
+        else those of the unbiased estimates; the subtitle says which.
+
+        Parameters
+        ----------
+        names
+            The attributes: the first on the axis, the second in colours, the third in charts side by side.
+        level
+            How often intervals shall cover the truth.
+        """
+        from margrave.release.plotting import table_chart
+
+        return table_chart(self.table(*names, level=level))
+
+    def compare(self, other: Release) -> Comparison:
+        """Return how far the tables that both releases have are from each other; both are public, and so is this.
+
+        Parameters
+        ----------
+        other
+            Another release, as by another method or of another year.
+        """
+        from margrave.release.comparison import compare
+
+        return compare(self, other)
+
     def save(
         self,
         folder: str | os.PathLike[str],
@@ -221,6 +257,16 @@ class Release:
     def __repr__(self) -> str:
         noun = "table" if len(self.workload) == 1 else "tables"
         return f"Release({len(self.workload):,} {noun} by {self.method.name!r})"
+
+    def _repr_html_(self) -> str:
+        record, sets = self.provenance, self.workload.sets
+        rows = [
+            (" × ".join(names) or "total", f"{self.workload.domain.cells(names):,}") for names in sets[:_MOST_SHOWN]
+        ]
+        privacy = "" if record is None else f"ε = {record.epsilon:.6g} at δ = {record.delta:g}"
+        said = privacy if record is None or record.private else "NOT PRIVATE"
+        more = f"… and {len(sets) - _MOST_SHOWN:,} more tables. " if len(sets) > _MOST_SHOWN else ""
+        return html_table(repr(self), ("table", "cells"), rows, f"{more}{said}")
 
     @cached_property
     def _published(self) -> PublishedTables:

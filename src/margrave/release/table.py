@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from margrave.algebra.kernels import Floats
 from margrave.errors import ReleaseError
-from margrave.escaping import visible
+from margrave.escaping import html_table, visible
 from margrave.measurements.entries import read_only, spoken
 from margrave.release.count_errors import BOUNDS, Bounds, count_interval
 from margrave.release.uncertainty import LEVEL, Interval, discrete_interval, normal_interval
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from margrave.algebra.layout import Layout
 
+# How many cells a notebook shows.
+_MOST_SHOWN = 30
 Read = Callable[[Sequence[int], Floats], None]
 Axis = tuple[str, tuple[str, ...]]
 
@@ -201,6 +203,12 @@ class Table:
         error = self.note if self.std_error is None else f"standard error {self.std_error:.4g}"
         return f"Table({visible(spoken(self.attributes))}, {self.values.size:,} {noun}; {error})"
 
+    def _repr_html_(self) -> str:
+        frame = self.to_arrow().slice(0, _MOST_SHOWN)
+        rows = [tuple(_shown(value) for value in row.values()) for row in frame.to_pylist()]
+        more = f"… and {self.values.size - _MOST_SHOWN:,} more cells. " if self.values.size > _MOST_SHOWN else ""
+        return html_table(repr(self), frame.column_names, rows, f"{more}{self.note}")
+
     @property
     def _axes(self) -> list[Axis]:
         return list(zip(self.attributes, self.categories, strict=True))
@@ -217,6 +225,13 @@ class Table:
     @cached_property
     def _interval(self) -> Interval | None:
         return self.interval(self.level)
+
+
+def _shown(value: object) -> str:
+    """Return the value of a cell for people."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    return f"{value:,.1f}" if isinstance(value, float) else f"{value}"
 
 
 def round_to_total(counts: Floats) -> Floats:

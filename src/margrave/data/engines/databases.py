@@ -29,10 +29,16 @@ from margrave.data.engines.engine import (
 from margrave.data.persons import FOLDED, ROW, Choice, Dialect, chosen_sql
 from margrave.data.read_only import connect_reading, postgres_table
 from margrave.data.redaction import split_url
-from margrave.errors import DataError
+from margrave.errors import DataError, suggestion
 
 # Back ends of Ibis that run inside this process: fetching their rows costs only time.
 _IN_PROCESS = ("polars", "datafusion", "sqlite", "chdb")
+# The tables that a user may see, as they are named here; names are not rows.
+_MOST_TABLES = 50
+_TABLES = """
+    SELECT CASE table_schema WHEN 'public' THEN table_name ELSE table_schema || '.' || table_name END::text
+    FROM information_schema.tables WHERE table_schema NOT IN ('pg_catalog', 'information_schema') ORDER BY 1
+"""
 # Which of some columns are text (25) or varchar (1043), of a collation that takes no two texts for equal. No row is
 # read: the columns of an outer join with nothing have their types all the same.
 _BYTEWISE = """
@@ -289,4 +295,16 @@ def open_url(url: str, table: str | None, query: str | None, stack: ExitStack) -
             f"table {table or named!r} is in another database than the one that is connected",
             remedy="name the table as schema.table, and its database in the URL",
         )
-    return open_ibis(backend.table(name, database=schema or None), stack)
+    try:
+        found = backend.table(name, database=schema or None)
+    except ibis.common.exceptions.TableNotFound:
+        pass  # the names of its tables are asked for outside the handler: what it says has no place in ours
+    else:
+        return open_ibis(found, stack)
+    names = [one for (one,) in connection.execute(_TABLES).fetchall()]
+    asked = f"{schema}.{name}" if schema else name
+    listed = ", ".join([*names[:_MOST_TABLES], *(["…"] if len(names) > _MOST_TABLES else [])]) or "none"
+    raise DataError(
+        f"the PostgreSQL database has no table {asked!r}{suggestion(asked, names)} (this user may see {listed})",
+        remedy="name one of them, with its schema before a dot, as in survey.people",
+    )

@@ -2,7 +2,8 @@
 
 Nothing is guessed from the rows. The ending of the name gives the format. Files of CSV and JSON are read as texts,
 which the encoder compares by the declared domain; a CSV file has a header, commas (tabs in TSV) by default,
-and double quotes, and an empty field is a missing value. Parquet has types of its own.
+and double quotes, and an empty field is a missing value. Where fields have blanks around them, where other texts say
+that a value is missing, and where there is no header, `TextFormat` says so. Parquet has types of its own.
 
 DuckDB reads the rows. The header and the encoding of CSV files are read here, and so is what is wrong with a file that
 DuckDB refuses. No message contains more than how a file is written: its marks and its encoding, never a field of it.
@@ -42,6 +43,8 @@ _TABLES = (
 )
 _MARKS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 _AS_TYPED = {"\t": "tab"}
+# What is left out at the edges of fields.
+_BLANKS = " \t"
 # How old and new files of Excel (the latter are ZIP archives), and texts in UTF-16, begin.
 _EXCEL = (b"\xd0\xcf\x11\xe0", b"PK\x03\x04")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -62,11 +65,11 @@ def open_file(path: str | os.PathLike[str], stack: ExitStack, text_format: TextF
     name = os.fspath(path)
     written = text_format or TextFormat()
     if Path(name).suffix.lower() in PARQUET:
-        return ParquetEngine(_files(name), stack)
+        return ParquetEngine(files_of(name), stack)
     if is_separated(name, written.delimiter):
-        return SeparatedEngine(_files(name), written, stack)
+        return SeparatedEngine(files_of(name), written, stack)
     if format_of(name) in JSON:
-        return TextEngine(_json_relation(_files(name), stack), stack)
+        return TextEngine(_json_relation(files_of(name), stack), stack)
     if Path(name).is_dir():
         _check_alone(str(Path(name) / "any"))
         raise DataError(f"{shown(name)} is a folder", remedy="give its files by a pattern, such as 'folder/*.parquet'")
@@ -88,8 +91,8 @@ def _check_alone(file: str) -> None:
         )
 
 
-def _files(name: str) -> list[str]:
-    """Return the files of this name, or that match it as a pattern."""
+def files_of(name: str) -> list[str]:
+    """Return the files of this name, or that match it as a pattern; refuse what cannot be read."""
     found = [name] if Path(name).exists() or not has_magic(name) else sorted(glob(name, recursive=True))  # noqa: PTH207 - may be absolute
     files = [file for file in found if Path(file).is_file()]
     if not files:
@@ -170,15 +173,27 @@ def _csv_relation(files: Sequence[str], text_format: TextFormat, stack: ExitStac
     names, delimiter = read_headers(files, text_format), text_format.delimiter_of(files[0])
     readable = in_utf_8(files, text_format, stack)
     columns = ", ".join(f"{text(name)}: 'VARCHAR'" for name in names)
-    options = f"delim = {text(delimiter)}, quote = '\"', escape = '\"', header = true, auto_detect = false"
+    header = "true" if text_format.has_header else "false"
+    options = f"delim = {text(delimiter)}, quote = '\"', escape = '\"', header = {header}, auto_detect = false"
     options = f"{options}, columns = {{{columns}}}, max_line_size = {_LONGEST_LINE}"
     _check_case(names)
-    relation = _relation("read_csv", readable, options, stack)
+    fields = ", ".join(f"{_field(name, text_format)} AS {quoted(name)}" for name in names)
+    relation = _relation("read_csv", readable, options, stack, fields)
     if list(relation.columns) != names:
         raise DataError(
             "the files were read with other columns than their header has", remedy="give files of other names"
         )
     return relation
+
+
+def _field(name: str, text_format: TextFormat) -> str:
+    """Return the expression for a field of a CSV file: without the blanks around it, and missing where it says so."""
+    field = quoted(name)
+    if text_format.trim:
+        field = f"trim({field}, {text(_BLANKS)})"
+    for mark in text_format.null:
+        field = f"nullif({field}, {text(mark)})"
+    return field
 
 
 def _json_relation(files: Sequence[str], stack: ExitStack) -> Any:  # noqa: ANN401 - a relation
@@ -202,13 +217,13 @@ def _check_case(names: Sequence[str]) -> None:
         raise DataError("two columns have names that differ only in case", remedy="give each a name of its own")
 
 
-def _relation(function: str, files: Sequence[str], options: str, stack: ExitStack) -> Any:  # noqa: ANN401 - a relation
+def _relation(function: str, files: Sequence[str], options: str, stack: ExitStack, fields: str = "*") -> Any:  # noqa: ANN401 - a relation
     """Return what a function of DuckDB reads from files."""
     connection = stack.enter_context(connect(files=files))
     # Names are taken literally: an asterisk in the name of a file that exists is not a pattern.
     paths = ", ".join(text(escape(file)) for file in files)
     # The name of a folder is never a value and must not replace one in the file.
-    return connection.sql(f"SELECT * FROM {function}([{paths}], {options}, hive_partitioning = false)")
+    return connection.sql(f"SELECT {fields} FROM {function}([{paths}], {options}, hive_partitioning = false)")
 
 
 def _check_whole(file: str) -> None:
@@ -234,7 +249,7 @@ def open_database(path: str | os.PathLike[str], table: str | None, query: str | 
     stack
         Where what has to be closed is put.
     """
-    name = _files(os.fspath(path))[0]
+    name = files_of(os.fspath(path))[0]
     try:
         connection = stack.enter_context(connect(name))
     except Exception as error:
@@ -267,11 +282,27 @@ def read_headers(files: Sequence[str], text_format: TextFormat) -> list[str]:
     """Return the header that CSV files have in common; refuse files that cannot be what they should."""
     headers = [_read_header(file, text_format) for file in files]
     names = headers[0]
+    if not text_format.has_header:
+        return _names_without_header(headers, text_format.names)
     if any(header != names for header in headers):
         raise DataError("the files have different headers", remedy="give files with the same columns in the same order")
     if len(set(names)) != len(names):
         raise DataError("two columns of the header have the same name", remedy="give each a name of its own")
     return names
+
+
+def _names_without_header(rows: Sequence[list[str]], names: Sequence[str] | None) -> list[str]:
+    """Return the names of the columns of CSV files without a header, given the first row of each."""
+    width = len(rows[0])
+    if any(len(row) != width for row in rows):
+        raise DataError("the files have rows of different lengths", remedy="give files with the same columns")
+    if names is None:
+        return [f"column{place + 1}" for place in range(width)]
+    if len(names) != width:
+        raise DataError(
+            f"{len(names)} names (--names) for the {width} columns of the file", remedy="give one for each column"
+        )
+    return list(names)
 
 
 def _read_header(file: str, text_format: TextFormat) -> list[str]:
@@ -284,6 +315,10 @@ def _read_header(file: str, text_format: TextFormat) -> list[str]:
         raise _wrong_encoding(file, text_format) from None
     if names:
         names[0] = names[0].removeprefix("\ufeff")
+    if text_format.trim:
+        names = [name.strip(_BLANKS) for name in names]
+    if not text_format.has_header and names:
+        return names  # a first row like any other, which may have empty fields
     if not names or not all(names):
         raise DataError(
             f"the file {file!r} has no header, or one with an empty name", remedy="give every column a name there"

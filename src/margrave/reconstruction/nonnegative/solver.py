@@ -35,6 +35,7 @@ import numpy as np
 
 from margrave.algebra import transform
 from margrave.errors import ReleaseError
+from margrave.escaping import html_table
 from margrave.reconstruction.nonnegative.outer import REPAIR, ROUNDS, Alone, Crew, Part
 from margrave.reconstruction.nonnegative.problem import ROUNDING, Problem, check_holds, solver_weights
 from margrave.reconstruction.nonnegative.repair import Repairer
@@ -138,6 +139,15 @@ class Solution:
         if self.steps == 0:
             return "the best fit itself: no cell was negative, so that no round was needed"
         return f"within {gap} of the best fit, in proportion, after {self.steps:,} rounds"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("status", self.status.value),
+            ("proven gap to the best fit", f"{self.gap:.2g}"),
+            ("rounds", f"{self.steps:,}"),
+            ("moved by the repair", f"{self.lift:.2g} of the total"),
+        ]
+        return html_table(f"Solution: {self.marginals.size:,} cells", (), rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from margrave.release.export.registry import registry_entry
 from margrave.release.export.sdmx import write_sdmx
 from margrave.release.store.folder import checked_target, new_folder, require_outside
 from margrave.release.store.tables import table_stems, write_csv
+from margrave.workload import Workload
 
 if TYPE_CHECKING:
     from margrave.release.release import Release
@@ -31,6 +32,7 @@ def export(
     period: str | None = None,
     name: str | None = None,
     curator: str | None = None,
+    tables: Iterable[Iterable[str]] | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Write a release in a form for others; nothing that exists is replaced.
@@ -47,15 +49,22 @@ def export(
         For sdmx: the identifiers of the agency and the dataflow, and the time period, such as "2026".
     name, curator
         For registry: what the publication is called, and who publishes it.
+    tables
+        For csv and sdmx: the tables to write, as in ``[("age", "sex"), ("region",)]``, each inside a table of the
+        workload; by default those of the workload.
     progress
         Called with the number of tables written and of all tables.
     """
     require_form(path, form, agency, dataflow)
     target = Path(path)
+    chosen = None if tables is None else [tuple(names) for names in tables]
+    if chosen is not None and form == "registry":
+        raise ReleaseError("an entry of the registry is about all tables", remedy="leave out tables (--tables)")
     if form == "csv":
-        _write_tables(release, target, progress)
+        _write_tables(release, target, chosen, progress)
     elif form == "sdmx":
-        write_sdmx(release, target, agency=str(agency), dataflow=str(dataflow), time_period=period, progress=progress)
+        named = {"agency": str(agency), "dataflow": str(dataflow), "time_period": period}
+        write_sdmx(release, target, **named, tables=chosen, progress=progress)  # type: ignore[arg-type]
     else:
         _write_entry(release, target, name, curator)
 
@@ -77,12 +86,17 @@ def require_form(path: str | os.PathLike[str], form: str, agency: str | None, da
     require_outside(path)
 
 
-def _write_tables(release: Release, folder: Path, progress: Progress | None) -> None:
+def _write_tables(
+    release: Release, folder: Path, chosen: Sequence[tuple[str, ...]] | None, progress: Progress | None
+) -> None:
     """Write each table to a CSV file of its own, in a folder that appears as a whole at the end."""
-    stems = table_stems(release.workload.domain, release.workload.sets)
+    sets = release.workload.sets if chosen is None else Workload(release.workload.domain, chosen).sets
+    for names in sets if chosen is not None else ():
+        release.table(*names)  # refuses one that the release does not have, before anything is written
+    stems = table_stems(release.workload.domain, sets)
     with new_folder(checked_target(folder)) as draft:
-        for done, (stem, table) in enumerate(zip(stems, release.tables(), strict=True), start=1):
-            write_csv(table.to_arrow(), draft / f"{stem}.csv")
+        for done, (stem, names) in enumerate(zip(stems, sets, strict=True), start=1):
+            write_csv(release.table(*names).to_arrow(), draft / f"{stem}.csv")
             if progress is not None:
                 progress(done, len(stems))
 

@@ -1,0 +1,207 @@
+"""PRIVATE: how far the tables of a release are from the truth, for the custodian of the private table alone.
+
+It counts the private table exactly and compares. What comes out was never protected by noise: it is marked PRIVATE, it
+is never written into the folder of a release, and no mechanism reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from margrave.algebra.layout import Layout
+from margrave.data.source import Data, is_source, open_source
+from margrave.errors import ReleaseError
+from margrave.files import replacing
+from margrave.release.release import Release
+from margrave.release.store.folder import require_outside
+
+if TYPE_CHECKING:
+    from margrave.algebra.kernels import Floats
+    from margrave.domain.domain import Domain
+    from margrave.release.table import Table
+
+WARNING = "PRIVATE: made from the exact counts, for the custodian's eyes only, not for publication."
+CHOICE = (
+    "To choose a release, or the settings of one, by these errors is outside the guarantee: the choice would depend on "
+    "the exact counts and no budget pays for it. Try settings on tables that are public or made up."
+)
+
+
+@dataclass(frozen=True, repr=False)
+class TableErrors:
+    """How far a table, or all tables of a number of attributes, are from the truth: PRIVATE.
+
+    Attributes
+    ----------
+    attributes
+        The table; for several tables their number of attributes in words.
+    cells
+        How many cells there are.
+    count_error, estimate_error
+        The mean distance of a cell from the truth, of the published counts and of the unbiased estimates; None where
+        there are no estimates.
+    worst
+        The largest distance of a published count.
+    coverage
+        The share of cells whose interval, that of the estimate, has the truth in it; None where there are no intervals.
+    count_coverage
+        The same for the intervals of the published counts, in releases that have them.
+    """
+
+    attributes: str
+    cells: int
+    count_error: float
+    estimate_error: float | None
+    worst: float
+    coverage: float | None
+    count_coverage: float | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """How far a release is from the truth: PRIVATE.
+
+    Attributes
+    ----------
+    orders
+        By number of attributes.
+    tables
+        By table, the one with the largest mean error of its counts first.
+    level
+        How often intervals shall cover the truth.
+    rows
+        How many rows the domain counts in the private table.
+    """
+
+    orders: tuple[TableErrors, ...]
+    tables: tuple[TableErrors, ...]
+    level: float
+    rows: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values that JSON can hold; PRIVATE like the evaluation itself."""
+        plain = {"orders": [asdict(one) for one in self.orders], "tables": [asdict(one) for one in self.tables]}
+        return {"warning": WARNING, "choice": CHOICE, "level": self.level, "rows": self.rows, **plain}
+
+    def write(self, file: str | os.PathLike[str]) -> None:
+        """Write the evaluation as JSON to a file that only this user can read; never inside a release.
+
+        Parameters
+        ----------
+        file
+            The file; one that exists is not replaced.
+        """
+        require_outside(file)
+        path = Path(file)
+        if os.path.lexists(path):
+            raise ReleaseError(f"{path} exists already", remedy="choose another name")
+        try:
+            with replacing(path) as stream:
+                stream.write((json.dumps(self.to_dict(), indent=2) + "\n").encode())
+            path.chmod(0o600)
+        except OSError as error:
+            raise ReleaseError(f"{path} cannot be written ({error.strerror})", remedy="choose another file") from error
+
+    def __repr__(self) -> str:
+        return "Evaluation(PRIVATE)"
+
+
+def evaluate(release: Release, source: object, *, level: float = 0.95) -> Evaluation:
+    """Return how far the tables of a release are from the exact counts: PRIVATE, for the custodian of the table only.
+
+    All rows are counted, also those that a limit on the rows of a person left out of the release. Nothing is charged,
+    because nothing of it may be published; to choose a release by it is outside the guarantee.
+
+    Parameters
+    ----------
+    release
+        The release; its tables are those of its workload.
+    source
+        The private table: a `Data` or what it is made from, or a `CodedTable`.
+    level
+        How often the intervals of the estimates shall cover the truth.
+    """
+    if not isinstance(release, Release):
+        raise ReleaseError(f"expected a Release, got a {type(release).__name__}", remedy="load one with load(folder)")
+    workload = release.workload
+    layout = Layout.of(workload.domain.shape, workload.positions)
+    workload.require_memory(4, "exact counts of all tables")
+    exact = _counts(source, workload.domain, layout)
+    tables, by_order = [], [_Sums() for _ in range(len(workload.positions[-1]) + 1)]
+    for names, members in zip(workload.sets, workload.positions, strict=True):
+        table = release.table(*names, level=level)
+        sums = _Sums()
+        sums.add(table, layout.view(exact, layout.places[members]))
+        tables.append(sums.errors(" × ".join(names) or "total"))
+        by_order[len(names)].join(sums)
+    words = [f"{order} attribute{'' if order == 1 else 's'}" for order in range(len(by_order))]
+    orders = [sums.errors(word) for word, sums in zip(words, by_order, strict=True) if sums.cells]
+    worst_first = sorted(tables, key=lambda one: -one.count_error)
+    return Evaluation(tuple(orders), tuple(worst_first), level, round(float(layout.view(exact, layout.places[()]))))
+
+
+def _counts(source: object, domain: Domain, layout: Layout) -> Floats:
+    """Return the exact counts of all rows."""
+    if not is_source(source):
+        described = source if isinstance(source, Data) else Data(source)
+        # The choice among the rows of a person is part of the mechanism; the truth is the whole table.
+        source = replace(described, privacy_id=None)
+    counted = open_source(source, domain, contributions=getattr(source, "contributions", 1))
+    return counted.count(layout).astype(np.float64)
+
+
+@dataclass
+class _Sums:
+    """Sums over the cells of tables."""
+
+    cells: int = 0
+    count: float = 0.0
+    estimate: float = 0.0
+    estimated: int = 0
+    worst: float = 0.0
+    covered: int = 0
+    intervals: int = 0
+    count_covered: int = 0
+    count_intervals: int = 0
+
+    def add(self, table: Table, truth: Floats) -> None:
+        """Add the cells of a table."""
+        distance = np.abs(table.values - truth)
+        self.cells += truth.size
+        self.count += float(distance.sum())
+        self.worst = max(self.worst, float(distance.max(initial=0.0)))
+        if table.estimate is not None:
+            self.estimated += truth.size
+            self.estimate += float(np.abs(table.estimate - truth).sum())
+        if table.ci_low_raw is not None and table.ci_high_raw is not None:
+            self.intervals += truth.size
+            self.covered += int(((table.ci_low_raw <= truth) & (truth <= table.ci_high_raw)).sum())
+        low, high = getattr(table, "count_low", None), getattr(table, "count_high", None)
+        if low is not None and high is not None:
+            self.count_intervals += truth.size
+            self.count_covered += int(((low <= truth) & (truth <= high)).sum())
+
+    def join(self, other: _Sums) -> None:
+        """Add the cells of another sum."""
+        worst = max(self.worst, other.worst)
+        for name, value in asdict(other).items():
+            setattr(self, name, getattr(self, name) + value)
+        self.worst = worst
+
+    def errors(self, name: str) -> TableErrors:
+        """Return means and shares."""
+        return TableErrors(
+            name,
+            self.cells,
+            self.count / self.cells,
+            self.estimate / self.estimated if self.estimated else None,
+            self.worst,
+            self.covered / self.intervals if self.intervals else None,
+            self.count_covered / self.count_intervals if self.count_intervals else None,
+        )
