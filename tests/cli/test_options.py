@@ -30,7 +30,8 @@ def test_no_two_options_share_a_key():
 @pytest.mark.parametrize("command", ["domain", "validate", "plan", "release", "reconstruct", "report"])
 def test_a_command_takes_the_options_declared_for_it_and_no_others(command):
     declared = {one.name for one in options_of(Job) if command in one.commands}
-    own = {"domain": {"out", "columns", "overwrite"}, "validate": {"domain", "json"}, "plan": {"margin", "json"}}
+    own = {"domain": {"out", "columns", "overwrite"}, "validate": {"domain", "json"}}
+    own |= {"plan": {"margin", "budget_for", "compare_with", "json"}}
     own |= {"release": {"json"}, "reconstruct": {"files", "variance", "json"}, "report": {"folder", "out"}}
     if command in ("plan", "release", "reconstruct"):
         declared |= {"job"}
