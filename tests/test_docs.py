@@ -14,18 +14,15 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 # Pages of docs/ whose Python is run; docs/release.md has a test of its own.
-<<<<<<< HEAD
 TUTORIALS = [
     "docs/data.md",
     "docs/domain.md",
     "docs/folder.md",
+    "docs/intervals.md",
     "docs/precision.md",
     "docs/rows.md",
     "docs/scale.md",
 ]
-=======
-TUTORIALS = ["docs/data.md", "docs/domain.md", "docs/folder.md", "docs/intervals.md", "docs/rows.md", "docs/scale.md"]
->>>>>>> errors
 
 
 def blocks(language):
