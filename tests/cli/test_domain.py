@@ -91,7 +91,7 @@ def test_an_office_file_from_the_first_error_to_a_draft(tmp_path, capsys):
     words = ["domain", str(path)]
     for error, more in [
         ("is not UTF-8; give encoding=… (--encoding windows-1252 is usual", ["--encoding", "windows-1252"]),
-        ("has semicolons and no commas; give delimiter=';' (--delimiter ';')", ["--delimiter", ";"]),
+        ("has semicolons and no commas; give --delimiter ';'", ["--delimiter", ";"]),
         ("left out: Größe (they look like numbers with a decimal comma; give decimal=',' (", ["--decimal", ","]),
         ("left out: Tag (dates; make years or months of them)", ["--privacy-id", "Persn"]),
         ("error: the table has no column 'Persn'; did you mean 'Person'?", ["--privacy-id", "Person"]),

@@ -67,7 +67,7 @@ def test_a_mechanism_in_a_job_file(survey):
             ("--mechanism", "adaptive", "--total-share", "0"),
             "total_share is '0'; give a number above 0, at most one half",
         ),
-        (("--rows", "0"), "rows is 0.0; give a number from 1 to 1e+12"),
+        (("--rows", "0"), "rows is 0; give a number from 1 to 1e+12"),
         (("--rounds", "3"), "--rounds is not an option of the mechanism planner"),
         (("--mechanism", "mwem", "--rounds", "0"), "rounds is 0; give a whole number of at least 1"),
         (("--mechanism", "mwem", "--initial-share", "2"), "initial_share is '2'; give a number between 0 and 1"),

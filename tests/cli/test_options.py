@@ -83,7 +83,7 @@ def test_another_mechanism_or_method_on_the_command_line_drops_the_options_of_th
 
 
 def test_an_option_of_another_mechanism_or_method_is_refused():
-    own = "--objective, --rows, --total-share"
+    own = "--objective, --total-share"
     text = rf"^--rounds is not an option of the mechanism planner \(its options are {own}\); leave it out"
     with pytest.raises(JobError, match=text):
         Job.of(None, {"rounds": 3}).measuring()

@@ -135,7 +135,7 @@ def test_reports_and_exports(saved, tmp_path, capsys):
 def test_a_plan_and_a_reconstruction(saved, tmp_path, capsys):
     DOMAIN.write(tmp_path / "domain.json")
     words = ("--domain", tmp_path / "domain.json", "--kway", 2, "--epsilon", 1, "--delta", 1e-9, "--contributions", 1)
-    shown = said(capsys, "plan", *words, "--margin", ",".join(NAMES))
+    shown = said(capsys, "plan", *words, "--rows", 1000, "--margin", ",".join(NAMES))
     assert r"na[/red]me\x1b[2J × other \u202e: ±" in shown
     out = tmp_path / "out[b]\x1b[2J"
     shown = said(capsys, "reconstruct", saved, "--kway", 1, "--method", "mle", "--out", out)

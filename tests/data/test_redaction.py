@@ -1,12 +1,14 @@
 """Whatever goes wrong while a table is read: a clear error, nothing charged, and no value of the table in any text."""
 
 import traceback
+from dataclasses import replace
 
 import nasty
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from margrave.data.counting import pushdown
 from margrave.data.engines import databases
 from margrave.data.source import Data
 from margrave.domain import Attribute, Domain
@@ -105,8 +107,12 @@ def test_a_connection_that_is_lost_between_two_batches(people_url, tmp_path, mon
     assert_fails(data, lost("[A-Za-z]+"), tmp_path)
 
 
-def test_a_connection_that_is_lost_between_two_queries(people_url, tmp_path):
+def test_a_connection_that_is_lost_between_two_queries(people_url, tmp_path, monkeypatch):
     import psycopg
+
+    # One set a query, and every table by itself.
+    monkeypatch.setattr(pushdown, "_LIMITS", (1,))
+    monkeypatch.setattr(databases.PostgresEngine, "costs", replace(databases.PostgresEngine.costs, sets=1))
 
     def cut(done, tables):
         if done == 1:

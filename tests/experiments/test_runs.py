@@ -44,7 +44,9 @@ def test_the_residual_planner_experiment_on_made_up_data(planner_run):
     assert len({record.seed for record in records}) == 2 * 2 * 3
     assert {record.private for record in records} == {"no"}
     assert all(record.reconstruct_seconds > 0 and record.reconstruct_mb > 1 for record in records)
-    assert all(0 < record.steps <= settings.max_steps for record in records if record.method in ("lnn-paper", "ours"))
+    assert all(0 < record.steps <= settings.max_steps for record in records if record.method == "lnn-paper")
+    # Estimates of which no cell is negative need no round.
+    assert all(0 <= record.steps <= settings.max_steps for record in records if record.method == "ours")
 
 
 def test_its_ratios_are_in_bands(planner_run):

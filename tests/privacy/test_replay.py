@@ -227,7 +227,7 @@ def test_a_stage_that_is_planned_by_the_true_counts_is_caught(name, monkeypatch)
     for seed in range(10):
         try:
             check_pair(mechanism, module, seed)
-        except AssertionError:
+        except (AssertionError, KeyError):  # a stage that one of the neighbours does not have is noticed, too
             noticed += 1
     assert noticed > 5
 

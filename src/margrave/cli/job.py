@@ -56,6 +56,8 @@ _READ, _ASK, _SPEND, _WRITE = (
 # The parser takes memory with the square of the dots in a key.
 _MOST_DOTS = 2000
 _RELEASE = ("release",)
+# What plans with targets minimise, where nothing else is asked for.
+TARGET_OBJECTIVE = "nonnegative"
 _Names = tuple[str, ...]
 _OF_DATA = (
     "table",
@@ -411,13 +413,18 @@ class Job:
             )
         from margrave.planning.targets import plan_for_targets
 
-        chosen = {name: value for name, value in self.mechanism_options.items() if name == "objective"}
+        objective = self.mechanism_options.get("objective", TARGET_OBJECTIVE)
+        if objective == "counts":
+            raise JobError(
+                "--target is given for the objective counts, which promises no margins",
+                remedy=f"leave out --objective (it is then {TARGET_OBJECTIVE}) or --target",
+            )
         return plan_for_targets(
             workload,
             self.budget(),
             by_table(workload.domain, self.target),
             contributions=self.need("contributions"),
-            **chosen,
+            objective=objective,
         ).workload
 
     def budget(self) -> Budget:
@@ -429,6 +436,9 @@ class Job:
         name = self.mechanism or USUAL_MECHANISM
         chosen = mechanism_class(name)
         options = dict(_own(self.mechanism_options, chosen, f"the mechanism {name}"))
+        if self.target is not None:
+            # The weights by which targets are met are those of this objective.
+            options.setdefault("objective", TARGET_OBJECTIVE)
         # A stated number of rows also helps to choose how to count, so it is no option of a mechanism.
         plans = "rows" in {one.name for one in fields(chosen)} and options.get("objective", "counts") == "counts"
         if plans and self.rows is not None:

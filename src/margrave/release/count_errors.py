@@ -79,6 +79,8 @@ _GENTLE, _SIGNIFICANT = 0.2, 1.5
 _EMPTIEST = 0.1
 # Where the ramps that g is made of end, in c/√V.
 _RAMPS = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0])
+# Variances below this are taken for it: a millionth of a person.
+_LEAST_VARIANCE = 1e-12
 _LEAST_SHARE = 1e-4
 # A true count is a whole number: none is known better than to a half, where noise is larger than that.
 _LEAST_ERROR = 0.5
@@ -291,7 +293,8 @@ class _Pool:
     def expected(self) -> Floats:
         """Return v_τ, pooled: of each order, and of each residual beside its order."""
         order, degrees = self.layout.index.order, self.layout.degrees
-        noise = self.variances * degrees
+        # Noise far below one person is not what is left of a solve that stops at its tolerance.
+        noise = np.maximum(self.variances, _LEAST_VARIANCE) * degrees * (self.variances > 0)
         share = np.zeros(len(noise))
         for k in range(int(order.max()) + 1):
             own = (order == k) & (noise > 0)
@@ -301,7 +304,7 @@ class _Pool:
             usual = (raw @ weight + _ORDER_DEGREES) / (weight.sum() + _ORDER_DEGREES)
             usual = max(float(usual), _LEAST_SHARE)
             share[own] = np.maximum((raw * weight + usual * _SET_DEGREES) / (weight + _SET_DEGREES), usual / 4)
-        return share * self.variances
+        return share * np.maximum(self.variances, _LEAST_VARIANCE) * (self.variances > 0)
 
     def curve(self, expected: Floats) -> Floats:
         """Return the weights of the ramps of g, by order."""
@@ -339,7 +342,8 @@ class _Pool:
         parts = list(layout.subsets(table))
         cells, inside = np.diff(layout.index.offset)[table], np.diff(layout.index.offset)[parts]
         factors = layout.degrees[parts] * inside / float(cells) ** 2
-        return float(expected[parts] @ factors), float(self.variances[parts] @ factors)
+        variances = np.maximum(self.variances[parts], _LEAST_VARIANCE) * (self.variances[parts] > 0)
+        return float(expected[parts] @ factors), float(variances @ factors)
 
 
 def _ramps(relative: Floats) -> Floats:

@@ -77,7 +77,6 @@ def test_options_of_one_name_are_of_one_kind():
             assert one.meaning.endswith(".")
     assert seen == {
         "objective": Kind.TEXT,
-        "rows": Kind.NUMBER,
         "total_share": Kind.EXACT,
         "rounds": Kind.WHOLE,
         "initial_share": Kind.EXACT,

@@ -350,6 +350,7 @@ def test_options_of_the_command_line_are_declared_and_texts_of_numbers_are_numbe
         "eta": Kind.NUMBER,
         "tolerance": Kind.NUMBER,
         "max_steps": Kind.WHOLE,
+        "whole_numbers": Kind.FLAG,
     }
     assert NonNegative(weights="8") == NonNegative(weights=8)
     with refused("weights is '-8'; give 'auto', 'paper', 'noise', a positive number"):
