@@ -425,8 +425,10 @@ class OnePass:
         privacy_id = None if self._choice is None else self._choice.privacy_id
         if privacy_id is not None:
             columns.append(nw.col(engine.column(privacy_id)).alias(PERSON))
-        # A frame has at least one column, also where only the number of rows is counted.
-        rows = engine.lazy().select(*(columns or [nw.lit(0).alias(CELL)]))
+        # A frame has at least one column, also where only the number of rows is counted. A constant that is selected by
+        # itself would be one row, so it is put beside the columns first.
+        frame = engine.lazy()
+        rows = frame.select(*columns) if columns else frame.with_columns(nw.lit(0).alias(CELL)).select(CELL)
         coded = tuple(self._marked(k, keys[k], *places[k]) for k in keys)
         return engine.native(rows), Coder(domain, coded, raw, privacy_id)
 
