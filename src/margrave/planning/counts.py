@@ -158,16 +158,28 @@ def prior_curves(shapes: Sequence[tuple[int, ...]], rows: float) -> Curves:
     rows
         N, positive: stated, or measured with noise.
     """
-    kinds: dict[tuple[int, ...], int] = {}
-    kind = np.array([kinds.setdefault(tuple(sorted(shape)), len(kinds)) for shape in shapes], dtype=np.int64)
-    spreads = np.zeros((len(kinds), SPREAD_BINS))
-    for shape, row in kinds.items():
+    kinds = {shape: row for row, shape in enumerate(dict.fromkeys(tuple(sorted(shape)) for shape in shapes))}
+    kind = np.array([kinds[tuple(sorted(shape))] for shape in shapes], dtype=np.int64)
+    return curves_of(kind, prior_spreads(list(kinds), rows))
+
+
+def prior_spreads(shapes: Sequence[tuple[int, ...]], rows: float) -> Floats:
+    """Return the histograms of how far cells stray before anything is measured but the number of rows.
+
+    Parameters
+    ----------
+    shapes, rows
+        As for `prior_curves`.
+    """
+    spreads = np.zeros((len(shapes), SPREAD_BINS))
+    for own, shape in zip(spreads, shapes, strict=True):
         if not shape:
-            _add(spreads[row], np.array([rows]), np.ones(1))  # of the total nothing is known beyond its size
+            _add(own, np.array([rows]), np.ones(1))  # of the total nothing is known beyond its size
         else:
             expected, cells = _zipf_table(shape, rows)
-            add_spreads(spreads[row], expected, cells, len(shape), even=rows / shape[0])
-    return curves_of(kind, spreads)
+            share = float(np.prod([1 - 1 / size for size in shape]))
+            add_spreads(own, expected, cells, len(shape), share=share, even=rows / shape[0])
+    return spreads
 
 
 def add_spreads(
@@ -176,6 +188,7 @@ def add_spreads(
     cells: Floats,
     order: int,
     *,
+    share: float,
     even: float = 0.0,
     strays: Sequence[tuple[float, float]] | None = None,
 ) -> None:
@@ -198,9 +211,9 @@ def add_spreads(
         _add(spreads, np.sqrt((expected - even) ** 2 + expected), cells)
         return
     for kappa, probability in STRAYS[min(order, 3)] if strays is None else strays:
-        large = (1 + kappa) * expected >= 1
-        spread = np.where(large, np.sqrt(kappa * expected**2 + expected), 1.0)
-        _add(spreads, spread, probability * cells * np.where(large, 1.0, expected))
+        large = (1 + kappa) * share * expected >= 1
+        spread = np.where(large, np.sqrt(share * (kappa * expected**2 + expected)), 1.0)
+        _add(spreads, spread, probability * cells * np.where(large, 1.0, share * expected))
 
 
 def curves_of(kind: Integers, spreads: Floats) -> Curves:
@@ -222,19 +235,42 @@ def curves_of(kind: Integers, spreads: Floats) -> Curves:
 
 
 def _zipf_table(shape: tuple[int, ...], rows: float) -> tuple[Floats, Floats]:
-    """Return expected counts, and how many cells have each, of independent attributes that follow Zipf's law."""
-    shares = np.zeros(_SHARE_BINS)
-    shares[0] = 1.0
+    """Return expected counts, and how many cells have each, of independent attributes that follow Zipf's law.
+
+    Of one attribute q itself, of several u of equation (3).
+    """
+    bins_of, people = np.zeros(_SHARE_BINS), rows
+    bins_of[0] = 1.0
     for size in shape:
-        own = np.zeros(_SHARE_BINS)
+        own, mean = np.zeros(_SHARE_BINS), 0.0
         for exponent in ZIPF_EXPONENTS:
             share = np.arange(1, size + 1, dtype=np.float64) ** -exponent
-            bins = np.rint(-_STEPS * np.log2(share / share.sum())).astype(np.int64)
-            np.add.at(own, np.minimum(bins, _SHARE_BINS - 1), 1 / len(ZIPF_EXPONENTS))
-        shares = np.convolve(shares, own)[:_SHARE_BINS]
+            share /= share.sum()
+            if len(shape) > 1 and size > 1:
+                share *= (1 - share) / (1 - 1 / size)
+            bins = np.rint(-_STEPS * np.log2(share)).astype(np.int64)
+            np.add.at(own, np.clip(bins, 0, _SHARE_BINS - 1), 1 / len(ZIPF_EXPONENTS))
+            mean += float(share.sum()) / len(ZIPF_EXPONENTS)
+        bins_of, people = np.convolve(bins_of, own)[:_SHARE_BINS], people * mean
     expected = 2.0 ** (-np.arange(_SHARE_BINS) / _STEPS)
     # Rounding to half octaves must not change how many people there are.
-    return expected * (rows / float(shares @ expected)), shares
+    return expected * (people / float(bins_of @ expected)), bins_of
+
+
+def varying_counts(expected: Floats) -> Floats:
+    """Return u of equation (3) for the cells of a table of expected counts.
+
+    Parameters
+    ----------
+    expected
+        q, one axis for each attribute.
+    """
+    varying = expected.copy()
+    for axis, size in enumerate(expected.shape):
+        sums = expected.sum(axis=axis, keepdims=True)
+        part = np.divide(expected, sums, out=np.zeros_like(expected), where=sums > 0)
+        varying *= (1 - part) * (size / max(size - 1, 1))
+    return varying
 
 
 def _add(spreads: Floats, spread: Floats, cells: Floats) -> None:

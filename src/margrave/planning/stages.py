@@ -34,7 +34,16 @@ from margrave.algebra.kernels import Floats, center_before
 from margrave.algebra.layout import Layout
 from margrave.planning.allocation import add_precisions, closure_weights, floor_precisions
 from margrave.planning.coefficients import cost_coefficients
-from margrave.planning.counts import SPREAD_BINS, Curves, add_spreads, curves_of, importance, prior_curves
+from margrave.planning.counts import (
+    SPREAD_BINS,
+    Curves,
+    add_spreads,
+    curves_of,
+    importance,
+    prior_curves,
+    prior_spreads,
+    varying_counts,
+)
 from margrave.planning.plans import MOST_PLANNED_ROWS, stage_noise
 from margrave.reconstruction.estimates import estimate_residuals
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
@@ -158,7 +167,7 @@ def learned_curves(layout: Layout, measurements: Measurements) -> Curves:
     tables, order = len(layout.sets), layout.index.order
     known = (measurements.precisions > 0) | (layout.degrees == 0)
     complete = [k for k in range(1, int(order.max()) + 1) if known[order == k].all() and known[order < k].all()]
-    rows = likely_rows(measurements)
+    rows, shares = likely_rows(measurements), cost_coefficients(layout)
     if not complete:
         return prior_curves([layout.shape(table) for table in range(tables)], rows)
     smaller = _SmallerTables(layout, measurements, complete[-1])
@@ -166,20 +175,21 @@ def learned_curves(layout: Layout, measurements: Measurements) -> Curves:
     histograms: dict[int, tuple[Floats, Floats]] = {}
     likelihoods: dict[int, Floats] = {}
     for table in np.flatnonzero(layout.degrees > 0).tolist():
-        if order[table] == 0:
-            add_spreads(spreads[table], np.array([rows]), np.ones(1), 1)
+        if order[table] < 2:
             continue
         expected = smaller.expected(layout.sets[table])
-        histograms[table] = _histogram(expected)
-        if order[table] == 1:
-            add_spreads(spreads[table], *histograms[table], 1, even=rows / expected.size)
-        elif measurements.precisions[table] > 0:
-            likelihoods[table] = _log_likelihood(layout, measurements, table, expected)
+        varying = varying_counts(expected)
+        histograms[table] = _histogram(varying)
+        if measurements.precisions[table] > 0:
+            likelihoods[table] = _log_likelihood(layout, measurements, table, expected, varying)
     for k in range(2, int(order.max()) + 1):
         own = np.flatnonzero((order == k) & (layout.degrees > 0)).tolist()
         for table, probabilities in zip(own, _posteriors(likelihoods, own, PRIORS[min(k, 3)]), strict=True):
             strays = list(zip(KAPPAS.tolist(), probabilities.tolist(), strict=True))
-            add_spreads(spreads[table], *histograms[table], k, strays=strays)
+            add_spreads(spreads[table], *histograms[table], k, share=float(shares[table]), strays=strays)
+    # Of the total and of single attributes nothing is learned: what is left of them is noise, whatever they are.
+    small = np.flatnonzero(order < 2).tolist()
+    spreads[small] = prior_spreads([layout.shape(table) for table in small], rows)
     return curves_of(np.arange(tables), spreads)
 
 
@@ -242,7 +252,9 @@ def _histogram(expected: Floats) -> tuple[Floats, Floats]:
     return sums[some] / cells[some], cells[some]
 
 
-def _log_likelihood(layout: Layout, measurements: Measurements, table: int, expected: Floats) -> Floats:
+def _log_likelihood(
+    layout: Layout, measurements: Measurements, table: int, expected: Floats, varying: Floats
+) -> Floats:
     """Return the logarithm of the likelihood of each κ, from how far a measured residual is from what is expected."""
     from scipy.special import gammaln
 
@@ -251,11 +263,19 @@ def _log_likelihood(layout: Layout, measurements: Measurements, table: int, expe
     distance = float(np.square(layout.view(measurements.values, table) - centred).sum())
     degrees, variance = float(layout.degrees[table]), 1 / float(measurements.precisions[table])
     share = float(cost_coefficients(layout)[table])
-    people, squares = float(expected.sum()), float(np.square(expected).sum())
-    fourth = float((expected**4).sum())
-    mean = degrees * variance + share * (people + KAPPAS * squares)
-    spread = 2 * mean**2 / degrees + 3 * (KAPPAS * (1 + KAPPAS) * share) ** 2 * fourth
-    half = np.maximum(mean**2 / spread, 0.25)
+    # Sums over cells of the variance of a cell, and of its square: a scaled χ² has this mean and twice the other.
+    counts, squares, cubes = (float((varying**power).sum()) for power in (1, 2, 3))
+    fourth, kappas = float((varying**4).sum()), KAPPAS
+    cells = float(expected.size)
+    mean = share * (cells * variance + counts + kappas * squares)
+    spread = share * (
+        cells * variance**2
+        + 2 * variance * (counts + kappas * squares)
+        + squares
+        + 2 * kappas * cubes
+        + kappas**2 * fourth
+    )
+    half = mean**2 / (2 * spread)
     scaled = max(distance, 1e-300) / mean * half
     likelihood: Floats = half * np.log(scaled) - scaled - gammaln(half)
     return likelihood

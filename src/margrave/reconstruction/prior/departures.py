@@ -47,7 +47,7 @@ from margrave.reconstruction.prior.fitting import fit_facets
 
 # The half-widths h of (2), and the ladder: up to a table of 2²⁷ cells with everybody in one.
 _NARROW = (0.02, 0.06, 0.15, 0.3, 0.6)
-_EDGES = np.concatenate([[0.0], 2.0 ** np.arange(-13.0, 28.0, 2.0)])
+_EDGES = np.concatenate([[0.0], 2.0 ** np.arange(-13.0, 0.0, 2.0), [1.0, 1.5, 2.0, 4.0], 2.0 ** np.arange(3.0, 28.0, 2.0)])
 _LOW = np.array([1.0, *(1 - h for h in _NARROW), *_EDGES[:-1], 0.0])
 _HIGH = np.array([1.0, *(1 + h for h in _NARROW), *_EDGES[1:], 0.0])
 MEANS = (_LOW + _HIGH) / 2
@@ -57,7 +57,12 @@ _SPREADS = (_HIGH - _LOW) ** 2 / 12 + (MEANS - 1) ** 2
 # The grid: asinh d/S in ±15, log₂ u from −26 to 16.
 _REACH, _STEP = 15.0, 0.1
 _LOWEST, _HIGHEST, _OCTAVE = -26.0, 16.0, 0.5
-SHAPE = (round(2 * _REACH / _STEP) + 1, round((_HIGHEST - _LOWEST) / _OCTAVE) + 1)
+# A cell has at most the people of every sum that it is part of: λ ≤ q_{+j}/q. Cells are told apart by how many rungs of
+# the ladder above 2 that leaves them: none, …, all.
+_CAPS = np.array([2.0, 4.0, 8.0, 32.0, 128.0, 512.0, np.inf])
+_CLASSES = len(_CAPS)
+_GRID = (round(2 * _REACH / _STEP) + 1, round((_HIGHEST - _LOWEST) / _OCTAVE) + 1)
+SHAPE = (_CLASSES, *_GRID)
 # What is usual before anything was seen, by order: the shares of "as predicted", of near to it, and of anything else.
 # Single attributes are hardly ever even, pairs often nearly independent, and of three attributes pairs say most.
 _USUAL = {1: (0.05, 0.25, 0.7), 2: (0.5, 0.2, 0.3), 3: (0.9, 0.05, 0.05)}
@@ -69,15 +74,22 @@ CYCLES = 8
 # A cell predicted below 1/1024 of the noise shows less and less of a departure, and counts less and less.
 _VISIBLE = 1024.0
 _TINY = 1e-200
+# From so many deviations on bins are wide beside the noise, and averages over bins are not trusted below this.
+_WIDE, _ROUNDING = 5.0, 1e-8
 _MIN_SHARE = 1e-10
+_DENSITY = 1 / math.sqrt(2 * math.pi)
 
 
 class Grid(NamedTuple):
-    """Likelihood, and likelihood times first and second moment of (η − q)/S, by place on the grid and component."""
+    """Likelihood, and likelihood times first and second moment of (η − q)/S, by place on the grid and component.
+
+    ``binned`` is the likelihood averaged over the bin around each place: far from zero a bin is wider than the noise.
+    """
 
     likelihood: Floats
     first: Floats
     second: Floats
+    binned: Floats
 
 
 def starting_prior(order: int) -> Floats:
@@ -99,17 +111,52 @@ def learned_prior(order: int, seen: Floats) -> Floats:
     """Return π of all tables of an order, from how many of their cells fell into each bin of the grid."""
     usual = starting_prior(order)
     prior = usual.copy()
-    likelihood = grid().likelihood.reshape(seen.size, -1)
-    used = np.flatnonzero((seen.ravel() > 0) & (likelihood.sum(axis=1) > _TINY))
-    if used.size:
-        rows = np.ascontiguousarray(likelihood[used])
-        climb(rows, seen.ravel()[used], MEANS, usual, _ORDER_CELLS, _ORDER_ROUNDS, prior)
+    likelihood = grid().binned.reshape(seen[0].size, -1)
+    kinds, bins = np.nonzero((seen.reshape(_CLASSES, -1) > 0) & (likelihood.sum(axis=1) > _TINY))
+    if bins.size:
+        rows = np.ascontiguousarray(likelihood[bins])
+        counts = seen.reshape(_CLASSES, -1)[kinds, bins]
+        climb(rows, counts, kinds, MEANS, usual, _ORDER_CELLS, _ORDER_ROUNDS, prior)
     return prior
 
 
-def unmeasured_spread(prior: Floats) -> float:
-    """Return the variance of λ around 1 for cells of which nothing was seen, at most 1: a cell errs by q at most."""
-    return min(float(prior @ _SPREADS), 1.0)
+def evidence_grid(prior: Floats) -> Floats:
+    """Return by class and place on the grid how much likelier a departure is under π than with λ = 1; a logarithm."""
+    priors = np.empty((_CLASSES, prior.size))
+    class_priors(MEANS, prior, priors)
+    likelihood = grid().binned
+    with np.errstate(divide="ignore"):
+        mixed = np.log(np.maximum(np.einsum("rcg,kg->krc", likelihood, priors), _TINY))
+        point = np.log(np.maximum(likelihood[..., _POINT], _TINY))
+    evidence: Floats = mixed - point
+    return evidence
+
+
+def quiet_shares(evidence: Floats, usual: float, usual_tables: float) -> Floats:
+    """Return for each table the probability that all of it is as predicted, its frequency learned from all tables.
+
+    Parameters
+    ----------
+    evidence
+        Shape (tables,); the logarithm of how much likelier each table is under π.
+    usual, usual_tables
+        The frequency before anything was seen, and for how many tables it counts.
+    """
+    odds = np.exp(np.clip(evidence, -700.0, 700.0))
+    frequency = usual
+    for _ in range(100):
+        quiet = frequency / (frequency + (1 - frequency) * odds)
+        frequency = float((quiet.sum() + usual_tables * usual) / (len(odds) + usual_tables))
+    shares: Floats = frequency / (frequency + (1 - frequency) * odds)
+    return shares
+
+
+def unmeasured_spreads(prior: Floats) -> Floats:
+    """Return the variance of λ around 1 for cells of which nothing was seen, by class; at most 1."""
+    priors = np.empty((_CLASSES, prior.size))
+    class_priors(MEANS, prior, priors)
+    spreads: Floats = np.minimum(priors @ _SPREADS, 1.0)
+    return spreads
 
 
 @cache
@@ -117,9 +164,10 @@ def grid() -> Grid:
     """Return likelihoods and moments of (2) on the grid, in units of S."""
     from scipy.special import ndtr
 
-    observed = np.broadcast_to(np.sinh(np.linspace(-_REACH, _REACH, SHAPE[0]))[:, None], SHAPE)
-    u = np.broadcast_to(2.0 ** np.linspace(_LOWEST, _HIGHEST, SHAPE[1]), SHAPE)
-    likelihood, first, second = [], [], []
+    observed = np.broadcast_to(np.sinh(np.linspace(-_REACH, _REACH, _GRID[0]))[:, None], _GRID)
+    u = np.broadcast_to(2.0 ** np.linspace(_LOWEST, _HIGHEST, _GRID[1]), _GRID)
+    ends = np.sinh(np.linspace(-_REACH - _STEP / 2, _REACH + _STEP / 2, _GRID[0] + 1))[:, None]
+    likelihood, first, second, binned = [], [], [], []
     for low, high in zip(_LOW - 1, _HIGH - 1, strict=True):
         begin, end, middle = low * u - observed, high * u - observed, (low + high) / 2 * u
         width = (high - low) * u
@@ -135,7 +183,24 @@ def grid() -> Grid:
         likelihood.append(np.where(narrow, point, mass / divisor))
         first.append(np.where(narrow, middle * point, moment / divisor))
         second.append(np.where(narrow, middle**2 * point, np.maximum(square, 0.0) / divisor))
-    return Grid(*(np.ascontiguousarray(np.stack(part, axis=-1)) for part in (likelihood, first, second)))
+        below = np.where(
+            narrow[:1],
+            ndtr(np.broadcast_to(ends, (len(ends), u.shape[1])) - middle[:1]),
+            (_integral(ends - low * u[:1]) - _integral(ends - high * u[:1])) / divisor[:1],
+        )
+        average = np.diff(below, axis=0) / np.diff(ends, axis=0)
+        # Where bins are narrow the average is the value in the middle; where it is next to nothing it is lost in rounding.
+        exact = (np.abs(observed) < _WIDE) | (average < _ROUNDING)
+        binned.append(np.where(exact, likelihood[-1], average))
+    return Grid(*(np.ascontiguousarray(np.stack(part, axis=-1)) for part in (likelihood, first, second, binned)))
+
+
+def _integral(x: Floats) -> Floats:
+    """Return the integral of the standard normal distribution function up to x."""
+    from scipy.special import ndtr
+
+    integral: Floats = x * ndtr(x) + _density(x)
+    return integral
 
 
 def _density(x: Floats) -> Floats:
@@ -181,27 +246,60 @@ def hold_mean(means: Floats, prior: Floats) -> None:
 
 
 @compiled
+def class_priors(means: Floats, prior: Floats, priors: Floats) -> None:
+    """Write π of each class of cells: without the multiples that it cannot have, with mean one."""
+    for kind in range(_CLASSES):
+        own = priors[kind]
+        for g in range(prior.size):
+            own[g] = prior[g] if _LOW[g] < _CAPS[kind] else 0.0
+        hold_mean(means, own)
+        own /= own.sum()
+
+
+@compiled
 def climb(
-    rows: Floats, counts: Floats, means: Floats, usual: Floats, usual_cells: float, rounds: int, prior: Floats
+    rows: Floats,
+    counts: Floats,
+    kinds: Integers,
+    means: Floats,
+    usual: Floats,
+    usual_cells: float,
+    rounds: int,
+    prior: Floats,
 ) -> None:
     """Do rounds of the EM algorithm on π, in place, with mean one.
 
-    Rows are likelihoods of a bin, counts how many cells fell into it; ``usual`` is seen ``usual_cells`` times more.
+    Rows are likelihoods of a bin, counts how many cells fell into it, kinds their class; ``usual`` is seen
+    ``usual_cells`` times more. A cell says nothing about multiples that it cannot have: these keep their share.
     """
     components = prior.size
+    priors = np.empty((_CLASSES, components))
     for _ in range(rounds):
         total = np.zeros(components)
+        seen = np.zeros(_CLASSES)
+        class_priors(means, prior, priors)
         for i in range(counts.size):
+            own = priors[kinds[i]]
             weight = 0.0
             for g in range(components):
-                weight += rows[i, g] * prior[g]
+                weight += rows[i, g] * own[g]
             if weight > 0.0:
                 share = counts[i] / weight
+                seen[kinds[i]] += counts[i]
+                kept = 0.0
                 for g in range(components):
-                    total[g] += rows[i, g] * share
+                    if _LOW[g] >= _CAPS[kinds[i]]:
+                        kept += prior[g]
+                share *= 1.0 - kept
+                for g in range(components):
+                    total[g] += rows[i, g] * own[g] * share
+        for kind in range(_CLASSES):
+            for g in range(components):
+                if _LOW[g] >= _CAPS[kind]:
+                    total[g] += prior[g] * seen[kind]
         mass = 0.0
         for g in range(components):
-            prior[g] = prior[g] * total[g] + usual_cells * usual[g]
+            prior[g] = total[g] + usual_cells * usual[g]
             mass += prior[g]
         for g in range(components):
             prior[g] /= mass
@@ -209,14 +307,17 @@ def climb(
 
 
 @compiled
-def sample_variances(q: Floats, axes: Integers, order: int, v: Floats) -> None:
-    """Write v of equation (3), for a flat table of shape ``axes``."""
+def sample_variances(q: Floats, axes: Integers, order: int, v: Floats, most: Floats) -> None:
+    """Write v of equation (3), for a flat table of shape ``axes``, and the least sum that each cell is part of."""
     v[:] = q
+    most[:] = np.inf
+    capped = order > 1
     outer, inner = 1, q.size
     for j in range(order):
         length = axes[j]
         inner //= length
         table, result = q.reshape(outer, length, inner), v.reshape(outer, length, inner)
+        least = most.reshape(outer, length, inner)
         for o in range(outer):
             for c in range(inner):
                 total = 0.0
@@ -225,6 +326,8 @@ def sample_variances(q: Floats, axes: Integers, order: int, v: Floats) -> None:
                 if total > 0.0:
                     for i in range(length):
                         result[o, i, c] *= max(1.0 - table[o, i, c] / total, 0.0)
+                        if capped:
+                            least[o, i, c] = min(least[o, i, c], total)
         outer *= length
 
 
@@ -238,17 +341,26 @@ def weight_of(u: float, share: float) -> float:
 
 
 @compiled
+def class_of(q: float, most: float) -> int:
+    """Return how many rungs of the ladder above 2 a cell of at most so many people can be on."""
+    kind = 0
+    while kind < _CLASSES - 1 and most > _CAPS[kind] * q:
+        kind += 1
+    return kind
+
+
+@compiled
 def grid_row(departure: float, deviation: float) -> float:
     """Return where d/S lies along the first axis of the grid."""
     place: float = (math.asinh(departure / deviation) + _REACH) / _STEP
-    return min(max(place, 0.0), SHAPE[0] - 1.001)
+    return min(max(place, 0.0), _GRID[0] - 1.001)
 
 
 @compiled
 def grid_column(predicted: float, deviation: float) -> float:
     """Return where u = q/S lies along the second axis of the grid."""
     place: float = (math.log2(predicted / deviation) - _LOWEST) / _OCTAVE
-    return min(max(place, 0.0), SHAPE[1] - 1.001)
+    return min(max(place, 0.0), _GRID[1] - 1.001)
 
 
 @compiled
@@ -282,16 +394,53 @@ def predict_tables(
             fit_facets(q, axes[:order], inner, starts, 0.0, CYCLES if order > 2 else 1)
         if not 0.0 < variances[t] < np.inf or degrees[t] == 0.0:
             continue
-        residual, v = q.copy(), np.empty(q.size)
+        residual, v, most = q.copy(), np.empty(q.size), np.empty(q.size)
         center_before(residual, axes, order)
-        sample_variances(q, axes, order, v)
+        sample_variances(q, axes, order, v, most)
         noise = variances[t] * degrees[t] / q.size
         z, share = measured[begin:end], degrees[t] / q.size
         for i in range(q.size):
             if q[i] > 0.0:
                 deviation = math.sqrt(noise + v[i])
                 row, column = grid_row(z[i] - residual[i], deviation), grid_column(q[i], deviation)
-                seen[int(row + 0.5), int(column + 0.5)] += weight_of(q[i] / deviation, share)
+                kind = class_of(q[i], most[i])
+                seen[kind, int(row + 0.5), int(column + 0.5)] += weight_of(q[i] / deviation, share)
+
+
+@compiled
+def weigh_tables(
+    first: int,
+    last: int,
+    index: Index,
+    degrees: Floats,
+    variances: Floats,
+    measured: Floats,
+    tables: Floats,
+    grid_evidence: Floats,
+    evidence: Floats,
+) -> None:
+    """Write how much likelier the tables first … last − 1 are under π than all as predicted; zero where not measured."""
+    for t in range(first, last):
+        evidence[t] = 0.0
+        if not 0.0 < variances[t] < np.inf or degrees[t] == 0.0:
+            continue
+        order, axes = index.order[t], index.axes[t]
+        begin, end = index.offset[t], index.offset[t + 1]
+        q, z = tables[begin:end], measured[begin:end]
+        residual, v, most = q.copy(), np.empty(q.size), np.empty(q.size)
+        center_before(residual, axes, order)
+        sample_variances(q, axes, order, v, most)
+        share = degrees[t] / q.size
+        noise = variances[t] * share
+        total = 0.0
+        for i in range(q.size):
+            if q[i] > 0.0:
+                deviation = math.sqrt(noise + v[i])
+                row, column = grid_row(z[i] - residual[i], deviation), grid_column(q[i], deviation)
+                kind = class_of(q[i], most[i])
+                weight = weight_of(q[i] / deviation, share)
+                total += weight * grid_evidence[kind, int(row + 0.5), int(column + 0.5)]
+        evidence[t] = total
 
 
 @compiled
@@ -303,21 +452,24 @@ def estimate_tables(
     variances: Floats,
     measured: Floats,
     usual: Floats,
-    spread: float,
+    spreads: Floats,
     likelihood: Floats,
     moment: Floats,
     square: Floats,
+    binned: Floats,
+    quiet: Floats,
     tables: Floats,
     errors: Floats,
 ) -> None:
     """Replace the predictions q in ``tables`` by the residuals of equation (4), with π learned for each table.
 
-    ``usual`` is π of the order, ``spread`` its variance. ``errors`` receives the mean expected squared error of a cell.
+    ``usual`` is π of the order, ``spreads`` its variance by class. ``errors`` receives the mean expected squared error of a cell.
     """
     rows, columns = likelihood.shape[:2]
-    seen = np.zeros((rows, columns))
-    looked_up = np.zeros((rows, columns), dtype=np.bool_)
-    moments = np.empty((2, rows, columns))
+    seen = np.zeros((_CLASSES, rows, columns))
+    looked_up = np.zeros((_CLASSES, rows, columns), dtype=np.bool_)
+    moments = np.empty((_CLASSES, 2, rows, columns))
+    priors = np.empty((_CLASSES, usual.size))
     for t in range(first, last):
         order, axes = index.order[t], index.axes[t]
         begin, end = index.offset[t], index.offset[t + 1]
@@ -326,12 +478,13 @@ def estimate_tables(
             q[:] = z
             errors[t] = 0.0
             continue
-        v = np.empty(q.size)
-        sample_variances(q, axes, order, v)
+        v, most = np.empty(q.size), np.empty(q.size)
+        sample_variances(q, axes, order, v, most)
         if variances[t] == np.inf:
             total = 0.0
             for i in range(q.size):
-                total += q[i] * q[i] * spread + v[i]
+                if q[i] > 0.0:
+                    total += q[i] * q[i] * spreads[class_of(q[i], most[i])] + v[i]
             errors[t] = total / q.size
             center_before(q, axes, order)
             continue
@@ -342,27 +495,31 @@ def estimate_tables(
         share = degrees[t] / q.size
         noise = variances[t] * share
         down, right = np.zeros(q.size), np.zeros(q.size)
-        places = np.empty(min(q.size, rows * columns), dtype=np.int64)
-        bins = bin_table(q, d, v, noise, share, seen, places, down, right)
+        kinds = np.zeros(q.size, dtype=np.int64)
+        places = np.empty(min(q.size, seen.size), dtype=np.int64)
+        bins = bin_table(q, d, v, most, noise, share, seen, places, kinds, down, right)
         prior = usual.copy()
-        learn(seen, places[:bins], likelihood, usual, prior)
+        learn(seen, places[:bins], binned, usual, prior)
+        class_priors(MEANS, prior, priors)
         total = 0.0
         for i in range(q.size):
             if q[i] > 0.0:
-                r, c = int(down[i]), int(right[i])
+                r, c, kind = int(down[i]), int(right[i]), kinds[i]
                 for row in range(r, r + 2):
                     for column in range(c, c + 2):
-                        if not looked_up[row, column]:
-                            looked_up[row, column] = True
-                            moments[0, row, column], moments[1, row, column] = posterior(
-                                prior, row, likelihood[row, column], moment[row, column], square[row, column]
+                        if not looked_up[kind, row, column]:
+                            looked_up[kind, row, column] = True
+                            moments[kind, 0, row, column], moments[kind, 1, row, column] = posterior(
+                                priors[kind], row, likelihood[row, column], moment[row, column], square[row, column]
                             )
-                q[i], error = estimate_cell(q[i], d[i], v[i], noise, spread, down[i], right[i], moments)
+                q[i], error = estimate_cell(
+                    q[i], d[i], v[i], noise, spreads[kind], quiet[t], down[i], right[i], moments[kind], priors[kind]
+                )
                 total += error
         errors[t] = total / q.size
         for i in range(q.size):
             r, c = int(down[i]), int(right[i])
-            looked_up[r : r + 2, c : c + 2] = False
+            looked_up[kinds[i], r : r + 2, c : c + 2] = False
         center_before(q, axes, order)
 
 
@@ -371,10 +528,12 @@ def bin_table(
     q: Floats,
     d: Floats,
     v: Floats,
+    most: Floats,
     noise: float,
     share: float,
     seen: Floats,
     places: Integers,
+    kinds: Integers,
     down: Floats,
     right: Floats,
 ) -> int:
@@ -389,46 +548,97 @@ def bin_table(
             down[i], right[i] = grid_row(d[i], deviation), grid_column(q[i], deviation)
             r, c = int(down[i] + 0.5), int(right[i] + 0.5)
             weight = weight_of(q[i] / deviation, share)
-            if weight > 0.0 and seen[r, c] == 0.0:
-                places[bins] = r * seen.shape[1] + c
+            kind = class_of(q[i], most[i])
+            kinds[i] = kind
+            if weight > 0.0 and seen[kind, r, c] == 0.0:
+                places[bins] = (kind * seen.shape[1] + r) * seen.shape[2] + c
                 bins += 1
-            seen[r, c] += weight
+            seen[kind, r, c] += weight
     return bins
 
 
 @compiled
 def estimate_cell(
-    q: float, d: float, v: float, noise: float, spread: float, down: float, right: float, moments: Floats
+    q: float,
+    d: float,
+    v: float,
+    noise: float,
+    spread: float,
+    quiet: float,
+    down: float,
+    right: float,
+    moments: Floats,
+    prior: Floats,
 ) -> tuple[float, float]:
-    """Return the estimate (4) of a cell and its expected squared error, by interpolation of mean and variance of η."""
+    """Return the estimate (4) of a cell and its expected squared error, by interpolation of mean and variance of η.
+
+    Far from q, where a step of the grid is wider than the noise, mean and variance are computed for the cell itself.
+    """
     r, c = int(down), int(right)
-    down, right = down - r, right - c
     squared = noise + v
     deviation = math.sqrt(squared)
-    # Further below the noise than the grid reaches, all is in proportion to q.
-    e = min(deviation, q * 2.0**-_LOWEST) * between(moments[0], r, c, down, right)
-    if e * e > squared:
-        # Far from q a step of the grid is more than the noise: what is left of d is interpolated instead.
-        above, below = math.sinh(r * _STEP - _REACH), math.sinh((r + 1) * _STEP - _REACH)
-        e = d + deviation * (between(moments[0], r, c, down, right) - above - down * (below - above))
-    left = q * q * spread
-    if q * q * _VISIBLE**2 > squared:
-        left = min(squared * between(moments[1], r, c, down, right), q * q)
+    visible = q * q * _VISIBLE**2 > squared
+    if visible and abs(d) > _WIDE * deviation:
+        mean, variance = posterior_of(prior, d / deviation, q / deviation)
+        e, left = deviation * mean, min(squared * variance, q * q)
+    else:
+        down, right = down - r, right - c
+        # Further below the noise than the grid reaches, all is in proportion to q.
+        e = min(deviation, q * 2.0**-_LOWEST) * between(moments[0], r, c, down, right)
+        left = min(squared * between(moments[1], r, c, down, right), q * q) if visible else q * q * spread
     share = v / squared
+    left = (1.0 - quiet) * (left + quiet * e * e)
+    e *= 1.0 - quiet
     return max(q + e + share * (d - e), 0.0), (1.0 - share) ** 2 * left + share * noise
+
+
+@compiled
+def posterior_of(prior: Floats, observed: float, u: float) -> tuple[float, float]:
+    """Return mean and variance of (η − q)/S for a departure and an expected count in units of S."""
+    weight, first, second = 0.0, 0.0, 0.0
+    for g in range(prior.size):
+        if prior[g] == 0.0:
+            continue
+        low, high = (_LOW[g] - 1.0) * u, (_HIGH[g] - 1.0) * u
+        begin, end, width = low - observed, high - observed, high - low
+        if width < 1e-3:
+            middle = 0.5 * (low + high)
+            mass = prior[g] * math.exp(-0.5 * (middle - observed) ** 2) * _DENSITY
+            weight += mass
+            first += mass * middle
+            second += mass * middle * middle
+            continue
+        root = math.sqrt(0.5)
+        if begin > 0.0:
+            mass = 0.5 * (math.erfc(begin * root) - math.erfc(end * root))
+        else:
+            mass = 0.5 * (math.erfc(-end * root) - math.erfc(-begin * root))
+        at_begin, at_end = math.exp(-0.5 * begin * begin) * _DENSITY, math.exp(-0.5 * end * end) * _DENSITY
+        moment = min(max(observed * mass + at_begin - at_end, low * mass), high * mass)
+        square = (observed * observed + 1.0) * mass + (observed + low) * at_begin - (observed + high) * at_end
+        scale = prior[g] / width
+        weight += scale * mass
+        first += scale * moment
+        second += scale * max(square, 0.0)
+    if weight <= _TINY:
+        return observed, 1.0
+    mean = first / weight
+    return mean, max(second / weight - mean * mean, 0.0)
 
 
 @compiled
 def learn(seen: Floats, places: Integers, likelihood: Floats, usual: Floats, prior: Floats) -> None:
     """Fit π to the bins of one table, in place, and empty the bins."""
-    columns, components = likelihood.shape[1], likelihood.shape[2]
+    height, columns, components = likelihood.shape
     rows, counts = np.empty((places.size, components)), np.empty(places.size)
+    kinds = np.empty(places.size, dtype=np.int64)
     for i in range(places.size):
-        r, c = places[i] // columns, places[i] % columns
-        counts[i] = seen[r, c]
-        seen[r, c] = 0.0
+        kind, place = places[i] // (height * columns), places[i] % (height * columns)
+        r, c = place // columns, place % columns
+        kinds[i], counts[i] = kind, seen[kind, r, c]
+        seen[kind, r, c] = 0.0
         rows[i] = likelihood[r, c]
-    climb(rows, counts, MEANS, usual, _TABLE_CELLS, _TABLE_ROUNDS, prior)
+    climb(rows, counts, kinds, MEANS, usual, _TABLE_CELLS, _TABLE_ROUNDS, prior)
 
 
 @compiled

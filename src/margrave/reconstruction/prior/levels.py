@@ -34,10 +34,13 @@ from margrave.reconstruction.nonnegative import Problem, Splitting
 from margrave.reconstruction.prior.departures import (
     SHAPE,
     estimate_tables,
+    evidence_grid,
     grid,
     learned_prior,
     predict_tables,
-    unmeasured_spread,
+    quiet_shares,
+    unmeasured_spreads,
+    weigh_tables,
 )
 from margrave.reconstruction.prior.fitting import fit_proportionally, ratio
 
@@ -48,6 +51,10 @@ _CHAIN_ROUNDS = 5
 # Errors further than this factor from their median count as if they were that far: weights that differ by more would
 # only slow the solver.
 _LARGEST_FACTOR = 1e4
+
+
+QUIET = {2: 0.5, 3: 0.8}
+QUIET_TABLES = 4.0
 
 
 class Levels:
@@ -125,7 +132,8 @@ class Levels:
         for first, last in parts:
             over_tables(predict, first, last, layout.index.offset)
         prior = learned_prior(order, np.sum(counted, axis=0))
-        places, spread = grid(), unmeasured_spread(prior)
+        places, spreads = grid(), unmeasured_spreads(prior)
+        quiet = self._quiet(parts, evidence_grid(prior), order)
 
         def estimate(begin: int, end: int) -> None:
             estimate_tables(
@@ -136,8 +144,9 @@ class Levels:
                 self._variances,
                 self._measured,
                 prior,
-                spread,
+                spreads,
                 *places,
+                quiet,
                 self.residuals,
                 self.errors,
             )
@@ -146,6 +155,31 @@ class Levels:
             over_tables(estimate, first, last, layout.index.offset)
         for first, last in parts:
             self._given[first:last] = 0
+
+    def _quiet(self, parts: Sequence[tuple[int, int]], likelier: Floats, order: int) -> Floats:
+        """Return the probability of each table that it is as predicted, for the tables of an order."""
+        layout = self._layout
+        evidence, quiet = np.zeros(len(layout.sets)), np.zeros(len(layout.sets))
+
+        def weigh(begin: int, end: int) -> None:
+            weigh_tables(
+                begin,
+                end,
+                layout.index,
+                layout.degrees,
+                self._variances,
+                self._measured,
+                self.residuals,
+                likelier,
+                evidence,
+            )
+
+        for first, last in parts:
+            over_tables(weigh, first, last, layout.index.offset)
+        own = np.flatnonzero((layout.index.order == order) & (self._variances > 0) & (self._variances < np.inf) & (layout.degrees > 0))
+        if order > 1 and own.size:
+            quiet[own] = quiet_shares(evidence[own], QUIET[min(order,3)], QUIET_TABLES)
+        return quiet
 
     def _settle(self, order: int) -> tuple[Layout, Floats]:
         """Settle the tables of an order and all inside them (3); return them, and keep those that predict others."""
