@@ -14,9 +14,9 @@ depend on the range, only the usefulness does. It is checked against a public bo
 A marginal is measured as v + ξ with ρ = c² / 2σ²: one person moves v by at most c.
 
 **Stages** (`StagedResiduals`). A stage is a choice of residuals, each with noise of a parameter g². What it costs
-depends on the choice, which may depend on all noisy values before it; so the exact sum of all costs is checked against the
-budget before every stage (`margrave.privacy.budget.PrivacyFilter`). This is the only place where residuals are drawn
-more than once. Several measurements z_i of a residual with parameters σ²_i are combined by inverse variance
+depends on the choice, which may depend on all noisy values before it; so the exact sum of all costs is checked against
+the budget before every stage (`margrave.privacy.budget.PrivacyFilter`). This is the only place where residuals are
+drawn more than once. Several measurements z_i of a residual with parameters σ²_i are combined by inverse variance
 (``measurements``). The first one is kept as well: it alone is unbiased (`margrave.measurements.measurements.First`).
 """
 
