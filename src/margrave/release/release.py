@@ -14,6 +14,7 @@ from margrave.errors import ReleaseError
 from margrave.escaping import html_table
 from margrave.measurements.entries import spoken
 from margrave.release.query import PublishedTables, Query, Where, answer, answer_share, read_query
+from margrave.release.table import table_chart
 from margrave.release.uncertainty import LEVEL, checked_level
 
 if TYPE_CHECKING:
@@ -151,8 +152,6 @@ class Release:
         level
             How often intervals shall cover the truth.
         """
-        from margrave.release.plotting import table_chart
-
         return table_chart(self.table(*names, level=level))
 
     def compare(self, other: Release) -> Comparison:
