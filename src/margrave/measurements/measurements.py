@@ -39,15 +39,19 @@ from margrave.errors import MargraveError, MeasurementError
 from margrave.escaping import html_table
 from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive, write_archive
 from margrave.measurements.entries import (
+    Gaussian,
+    Laplace,
+    Loss,
     Names,
     Observation,
+    checked_positive,
     marginal,
     observation,
     read_noisy_tables,
     read_only,
+    real_array,
     spoken,
 )
-from margrave.measurements.likelihood import Gaussian, Laplace, Loss, checked_positive, real_array
 from margrave.measurements.provenance import Provenance
 
 if TYPE_CHECKING:
