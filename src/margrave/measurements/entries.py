@@ -1,6 +1,6 @@
 r"""One measurement as a caller gives it, in a list or in a file, and its noise: checked, and turned to domain order.
 
-A measurement is z = α_τ + noise, both in the paper's coordinates α_τ = D_τ μ_τ (see ``algebra.differences``); α has
+A measurement is z = α_τ + noise, both in the paper's coordinates α_τ = D_τ μ_τ (see ``algebra.transform``); α has
 shape (n_k − 1 for each attribute of τ). Noise is the negative log-likelihood of what the true residual may be, up to
 constants
 
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.algebra.differences import integrate
+from margrave.algebra.transform import integrate
 from margrave.errors import MeasurementError, suggestion
 from margrave.escaping import guarded
 from margrave.privacy.budget import shown_value

@@ -31,8 +31,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from margrave.algebra import transform
-from margrave.algebra.differences import corner, integrate, integrate_corners
 from margrave.algebra.layout import AttributeSet, Layout, canonical
+from margrave.algebra.transform import corner, integrate, integrate_corners
 from margrave.discrete_gaussian import exact_variance
 from margrave.domain.domain import Domain
 from margrave.errors import MargraveError, MeasurementError
