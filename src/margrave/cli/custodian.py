@@ -36,7 +36,7 @@ _SHOWN_HASH = 12
 File = Annotated[Path, typer.Argument(help="The ledger.")]
 ShownDelta = Annotated[
     float | None,
-    typer.Option("--delta", help="Where ε is stated; by default as in the last charge.", show_default=False),
+    typer.Option("--delta", help="The δ at which ε is stated; by default that of the last charge.", show_default=False),
 ]
 
 
@@ -56,7 +56,7 @@ def domain(
     from margrave.data.draft import draft_domain
 
     if out is not None and out.exists() and not overwrite:
-        raise DomainError(f"{out} exists already", remedy="give another name, or --overwrite to replace it")
+        raise DomainError(f"{out} already exists", remedy="give another name, or --overwrite to replace it")
     chosen = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
     drafted = draft_domain(asked.source(), chosen)
     # The draft itself may go into a pipe; messages about it must not.
@@ -94,14 +94,14 @@ def _show_draft(drafted: Draft, screen: Screen) -> None:
     if drafted.reading:
         words = " ".join(reading_words(drafted.reading))
         screen.print(
-            f"read with {words}, because the file looks so: check it, and give the same words to validate and release"
+            f"read with {words}, guessed from the file: check this, and give the same options to validate and release"
         )
         if drafted.reading.get("header") is False:
             screen.print("the columns have no names: give them with --names, as in --names age,sex,region")
     for name, texts in drafted.rare.items():
         few = ", ".join([*map(repr, texts[:_MOST_CATEGORIES]), *(["…"] if len(texts) > _MOST_CATEGORIES else [])])
         other = drafted.domain[name].other
-        said = f'consider to leave them out and to declare "other": "{OTHER}"'
+        said = f'consider leaving them out and declaring "other": "{OTHER}"'
         put = f"they are counted as {other!r}; declare groups of them if you need more" if other is not None else said
         screen.print(f"{name}: fewer than 1 in 1,000 rows have {few}: {put}")
     for first, second in drafted.determined:
@@ -268,7 +268,7 @@ class _ShownByDefault(TyperGroup):
 ledger = typer.Typer(
     name="ledger",
     cls=_ShownByDefault,
-    help="Show what was spent on a data set, and what is left: `margrave ledger FILE`. Begin a ledger, or repair one.",
+    help="Show what was spent on a data set, and what is left: `margrave ledger FILE`. Create a ledger, or repair one.",
 )
 
 
@@ -301,14 +301,14 @@ def show(file: File, delta: ShownDelta = None, json: AsJson = False) -> None:
 @ledger.command()
 @takes("create")
 def create(asked: Job, file: File) -> None:
-    """Begin a ledger with a cap for the life of the data set, before anything is spent.
+    """Create a ledger with a cap for the life of the data set, before anything is spent.
 
     Example:  margrave ledger create people.ledger --cap-epsilon 2 --delta 1e-9
     """
     from margrave.privacy.ledger import Ledger
 
     begun = Ledger.create(file, budget_of(asked.cap_epsilon, asked.cap_rho, asked.delta, "cap-"))
-    console().print(f"A new ledger is begun: {file}")
+    console().print(f"New ledger: {file}")
     _print_balance(begun.balance(asked.delta))
 
 
