@@ -5,7 +5,9 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import documents
 import pytest
 
 from margrave.domain import Domain
@@ -13,16 +15,10 @@ from margrave.domain import Domain
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-# Pages of docs/ whose Python is run; docs/release.md has a test of its own.
-TUTORIALS = [
-    "docs/data.md",
-    "docs/domain.md",
-    "docs/folder.md",
-    "docs/intervals.md",
-    "docs/precision.md",
-    "docs/rows.md",
-    "docs/scale.md",
-]
+# docs/release.md has a test of its own, tests/unit/release/test_release_docs.py.
+# Pages that need a Spark session.
+ON_SPARK = ("howto/spark.md",)
+PAGES = [page for page in documents.pages() if page.name != "release.md"]
 
 
 def blocks(language):
@@ -44,15 +40,38 @@ def test_the_python_of_the_readme_runs_from_top_to_bottom(tmp_path, monkeypatch,
         exec(compile(block, "README.md", "exec"), namespace)
 
 
-@pytest.mark.parametrize("page", TUTORIALS)
-def test_the_python_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    namespace = {}
-    text = (ROOT / page).read_text(encoding="utf-8")
-    found = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-    assert found
-    for block in found:
-        exec(compile(block, page, "exec"), namespace)
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """The folder that `margrave demo` makes, which many pages begin with."""
+    from margrave.cli.app import run
+
+    folder = tmp_path_factory.mktemp("demo") / "margrave-demo"
+    assert run(["demo", "--out", str(folder)]) == 0
+    return folder
+
+
+def marked(page):
+    """A page by its name; pages that need Spark are heavy."""
+    name = str(page.relative_to(ROOT / "docs"))
+    return pytest.param(page, id=name, marks=[pytest.mark.engines] if name in ON_SPARK else [])
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in PAGES])
+def test_what_a_page_says_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys, request, demo):
+    if page.name == "postgresql.md":
+        monkeypatch.setenv("DATABASE", database(request.getfixturevalue("postgres")))
+    if str(page.relative_to(ROOT / "docs")) in ON_SPARK:
+        request.getfixturevalue("spark")
+    documents.run(page, tmp_path, monkeypatch, demo)
+
+
+def database(server):
+    """The address of a new, empty database on the server of the tests."""
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE pages")
+    return urlsplit(server)._replace(path="/pages").geturl()
 
 
 def test_the_domain_file_of_the_page_is_one():
