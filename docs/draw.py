@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import numpy as np
@@ -19,6 +19,9 @@ import numpy as np
 import margrave as mg
 from margrave.cli import town
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
+
+if TYPE_CHECKING:
+    from browser import Page
 
 FOLDER = Path(__file__).parent / "pictures"
 BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#6B7280", "#009E73"
@@ -36,13 +39,11 @@ def measured(workload: mg.Workload, epsilon: float, seed: int) -> mg.Measurement
     """Measure the town with noise from a seed."""
     budget = mg.Budget.approx(epsilon=epsilon, delta=1e-9)
     sampler = gaussian_sampler(source=InsecureSeededSource(seed))
-    return mg.residual_planner(
-        people(workload.domain.attributes), workload, budget, contributions=1, sampler=sampler
-    )
+    return mg.residual_planner(people(workload.domain.attributes), workload, budget, contributions=1, sampler=sampler)
 
 
 def residuals() -> alt.TopLevelMixin:
-    """A table as the sum of its residuals: what the total, each attribute, and only both together know."""
+    """Draw a table as the sum of its residuals: what the total, each attribute, and only both together know."""
     table = town.count(("education", "work"))
     mean = np.full_like(table, table.mean())
     rows = table.mean(axis=1, keepdims=True) - table.mean() + 0 * table
@@ -71,7 +72,9 @@ def residuals() -> alt.TopLevelMixin:
         )
         limit = float(np.abs(table).max())
         fill = alt.Color(
-            "count:Q", scale=alt.Scale(domain=[-limit, 0, limit], range=[ORANGE, "#ffffff", BLUE], interpolate="lab"), legend=None
+            "count:Q",
+            scale=alt.Scale(domain=[-limit, 0, limit], range=[ORANGE, "#ffffff", BLUE], interpolate="lab"),
+            legend=None,
         )
         numbers = base.mark_text(fontSize=10).encode(text=alt.Text("count:Q", format=",d"), color=alt.value("#1f2937"))
         tiles = base.mark_rect(opacity=0.75).encode(color=fill)
@@ -80,7 +83,7 @@ def residuals() -> alt.TopLevelMixin:
 
 
 def noise() -> alt.TopLevelMixin:
-    """How large the noise on a count is, for three budgets: the density of the discrete Gaussian on one count."""
+    """Draw how large the noise on one count is, for three budgets."""
     values = []
     for rho in (0.5, 0.05, 0.005):
         variance = 1 / (2 * rho)
@@ -109,7 +112,7 @@ def noise() -> alt.TopLevelMixin:
 
 
 def nonnegativity() -> alt.TopLevelMixin:
-    """Mean error of all three-way tables of the town by method and budget."""
+    """Draw the mean error of all three-way tables of the town by method and budget."""
     workload = mg.Workload.all_kway(town.DOMAIN.project(_NAMES), 3)
     methods = {
         "unbiased": "mle",
@@ -132,7 +135,12 @@ def nonnegativity() -> alt.TopLevelMixin:
         alt.Chart(alt.Data(values=values))
         .mark_line(point=True)
         .encode(
-            x=alt.X("epsilon:Q", scale=alt.Scale(type="log"), title="ε (δ = 10⁻⁹)", axis=alt.Axis(values=[0.1, 0.3, 1, 3, 10])),
+            x=alt.X(
+                "epsilon:Q",
+                scale=alt.Scale(type="log"),
+                title="ε (δ = 10⁻⁹)",
+                axis=alt.Axis(values=[0.1, 0.3, 1, 3, 10]),
+            ),
             y=alt.Y("mean(error):Q", scale=alt.Scale(type="log"), title="mean error of a table (L1/N)"),
             color=alt.Color(
                 "method:N",
@@ -147,7 +155,7 @@ def nonnegativity() -> alt.TopLevelMixin:
 
 
 def intervals() -> alt.TopLevelMixin:
-    """Two numbers and two intervals for the same cells, with the truth of the made-up town."""
+    """Draw two numbers and two intervals for the same cells, with the truth of the made-up town."""
     names = ("age", "education", "health")
     workload = mg.Workload.all_kway(town.DOMAIN.project(_NAMES), 3)
     release = mg.reconstruct(measured(workload, 0.5, 4), workload, errors=True)
@@ -162,8 +170,20 @@ def intervals() -> alt.TopLevelMixin:
         error = float(np.broadcast_to(std_error, truth.shape)[cell])
         low, high = np.asarray(table.count_low), np.asarray(table.count_high)
         values += [
-            {"cell": label, "what": "estimate", "value": estimate, "low": estimate - 1.96 * error, "high": estimate + 1.96 * error},
-            {"cell": label, "what": "count", "value": float(table.values[cell]), "low": float(low[cell]), "high": float(high[cell])},
+            {
+                "cell": label,
+                "what": "estimate",
+                "value": estimate,
+                "low": estimate - 1.96 * error,
+                "high": estimate + 1.96 * error,
+            },
+            {
+                "cell": label,
+                "what": "count",
+                "value": float(table.values[cell]),
+                "low": float(low[cell]),
+                "high": float(high[cell]),
+            },
             {"cell": label, "what": "truth", "value": float(truth[cell]), "low": None, "high": None},
         ]
     order = ["estimate", "count", "truth"]
@@ -176,7 +196,8 @@ def intervals() -> alt.TopLevelMixin:
     )
     bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title="people"), x2="high:Q")
     points = base.mark_point(filled=True, size=45, opacity=1).encode(
-        x="value:Q", shape=alt.Shape("what:N", sort=order, scale=alt.Scale(domain=order, range=["circle", "square", "diamond"]))
+        x="value:Q",
+        shape=alt.Shape("what:N", sort=order, scale=alt.Scale(domain=order, range=["circle", "square", "diamond"])),
     )
     zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(strokeDash=[3, 3], color=GREY).encode(x="zero:Q")
     return (zero + bars + points).properties(width=430, height=alt.Step(11))
@@ -192,9 +213,11 @@ FIGURES: dict[str, Callable[[], Any]] = {
 
 def draw(name: str) -> None:
     """Write one figure as SVG."""
-    chart = FIGURES[name]().configure(
-        font=_FONT, background="#ffffff", padding={"left": 24, "right": 48, "top": 8, "bottom": 8}
-    ).configure_view(strokeOpacity=0)
+    chart = (
+        FIGURES[name]()
+        .configure(font=_FONT, background="#ffffff", padding={"left": 24, "right": 48, "top": 8, "bottom": 8})
+        .configure_view(strokeOpacity=0)
+    )
     chart = chart.configure_title(fontSize=12).configure_axis(labelFontSize=11, titleFontSize=11)
     chart.save(str(FOLDER / f"{name}.svg"))
 
@@ -213,13 +236,15 @@ def photograph() -> None:
         mg.write_report(release, file, title="A made-up town: 50,000 people by twelve attributes")
         with Chromium(Path(folder) / "profile") as browser:
             page = browser.page(file.as_uri(), width=1080, height=900)
-            page.wait_until("document.querySelector('#heat-figure svg, #bars-figure svg, #heat svg, #bars svg') !== null")
+            page.wait_until(
+                "document.querySelector('#heat-figure svg, #bars-figure svg, #heat svg, #bars svg') !== null"
+            )
             _clip(page, 0, 700, FOLDER / "report.png")
             top = page.evaluate("document.querySelector('#look').getBoundingClientRect().top + window.scrollY")
             _clip(page, float(top), 1000, FOLDER / "report-table.png")
 
 
-def _clip(page: Any, top: float, height: int, file: Path) -> None:
+def _clip(page: Page, top: float, height: int, file: Path) -> None:
     """Keep a picture of a part of a page."""
     clip = {"x": 0, "y": top, "width": 1080, "height": height, "scale": 1}
     shown = page.send("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True, "clip": clip})

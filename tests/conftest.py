@@ -1,4 +1,4 @@
-"""Engines of their own for the tests; what a machine lacks is skipped with a reason, or a failure where nothing may be missing."""
+"""Engines for the tests; what a machine lacks is skipped with a reason, or a failure where nothing may be missing."""
 
 import contextlib
 import os

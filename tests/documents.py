@@ -1,8 +1,8 @@
 """Pages of documentation, run as a reader would: Python, shell commands and files, from top to bottom in one folder.
 
-A block is run by its language: ``python`` in one namespace, ``sh`` by bash with the command margrave at hand. A block of
-TOML whose first line is ``# name.toml`` becomes that file. What cannot run everywhere is written as ``py``, ``shell`` or
-``text``, and is only shown.
+A block is run by its language: ``python`` in one namespace, ``sh`` by bash with the command margrave at hand. A block
+of TOML whose first line is ``# name.toml`` becomes that file. What cannot run everywhere is written as ``py``,
+``shell`` or ``text``, and is only shown.
 """
 
 import os
