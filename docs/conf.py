@@ -14,8 +14,6 @@ release = version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["pictures/README.md"]
-nitpicky = False
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 # Links to headings, as a code host makes them: [the file](domain.md#the-file).
@@ -30,10 +28,8 @@ napoleon_use_rtype = False
 napoleon_use_ivar = True
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}
 autoclass_content = "class"
-# Signatures show names of types as they are written in the code.
-autodoc_type_aliases: dict[str, str] = {}
 python_use_unqualified_type_names = True
 add_module_names = False
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import documents
 import pytest
 
+import margrave
 from margrave.domain import Domain
 
 ROOT = Path(__file__).parents[1]
@@ -117,3 +118,33 @@ def test_the_page_of_the_command_line_is_current():
     generate = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(generate)
     assert generate.PAGE.read_text(encoding="utf-8") == generate.page(), "run make docs"
+
+
+REFERENCE = {page.stem: page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("*.md")}
+PUBLIC = [*margrave.__all__, *(f"methods.{name}" for name in margrave.methods.__all__)]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_has_its_docstring_and_an_example_in_the_reference(name):
+    (text,) = [text for text in REFERENCE.values() if f"\n## {name}\n" in text]
+    section = text.split(f"\n## {name}\n")[1].split("\n## ")[0]
+    assert name == "__version__" or re.search(rf"\.\. auto\w+:: margrave\.{re.escape(name)}\n", section)
+    (example,) = re.findall(r"^```python\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
+    assert f"mg.{name}" in example or name == "Release"
+
+
+def test_every_page_has_its_place_in_the_site():
+    """Sphinx finds pages that are in no table of contents; this test does so without it."""
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    named = [line for block in re.findall(r"```{toctree}\n(.*?)```", index, flags=re.DOTALL) for line in block.split()]
+    found = {str(page.relative_to(ROOT / "docs"))[:-3] for page in (ROOT / "docs").rglob("*.md")}
+    assert found - {"index"} <= set(named)
+
+
+def test_every_picture_is_shown_small_and_drawn_by_the_script():
+    drawn = (ROOT / "docs" / "draw.py").read_text(encoding="utf-8")
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
+    for picture in (ROOT / "docs" / "pictures").iterdir():
+        assert picture.stat().st_size < 200_000, picture.name
+        assert picture.stem in drawn
+        assert f"pictures/{picture.name}" in pages

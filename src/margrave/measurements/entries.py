@@ -159,7 +159,7 @@ class Laplace:
         object.__setattr__(self, "scale", checked_positive("a scale", self.scale))
 
     def loss(self, residual: Floats, observed: Floats) -> float:
-        """Return Σ |α − z| / scale."""
+        """Return ``Σ |α − z| / scale``."""
         return float(np.abs(np.asarray(residual) - observed).sum()) / self.scale
 
     def gradient(self, residual: Floats, observed: Floats) -> Floats:
