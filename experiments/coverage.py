@@ -41,7 +41,7 @@ from margrave.errors import suggestion
 from margrave.measurements.measurements import Measurements
 from margrave.methods import Method, NonNegative
 from margrave.methods import find as find_method
-from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
+from margrave.privacy.noise import InsecureSeededSource, Sampler, gaussian_sampler
 from margrave.release.count_errors import Reliability
 from margrave.release.release import Release
 from margrave.release.uncertainty import cell_variance, quantile
@@ -178,7 +178,7 @@ class Drawn:
     budget: mg.Budget
     seed: int
 
-    def sampler(self) -> object:
+    def sampler(self) -> Sampler:
         """Return margrave's sampler on a seeded source."""
         return gaussian_sampler(source=InsecureSeededSource(self.seed).spawn(2)[0])
 
@@ -205,9 +205,7 @@ def _marginals(dataset: Dataset, drawn: Drawn) -> Measurements:
 
 def _adaptive(dataset: Dataset, drawn: Drawn) -> Measurements:
     """Measure order by order."""
-    return mg.adaptive_planner(
-        dataset.table, dataset.workload, drawn.budget, contributions=1, sampler=drawn.sampler()
-    )
+    return mg.adaptive_planner(dataset.table, dataset.workload, drawn.budget, contributions=1, sampler=drawn.sampler())
 
 
 def _mwem(dataset: Dataset, drawn: Drawn) -> Measurements:
@@ -373,7 +371,8 @@ def _table(settings: CoverageSettings, name: str) -> Dataset:
     elif settings.data is None:
         raise ExperimentError(f"{name!r} is not a generated table; name the folder of the others with --data")
     else:
-        domain, rows = read_columns(settings.data, name)
+        domain, codes = read_columns(settings.data, name)
+        rows = codes.astype(np.int64)
         sizes = dict(zip(domain.attributes, domain.shape, strict=True))
     kept = dict(list(sizes.items())[: settings.attributes])
     return table_of(name, kept, rows[:, : len(kept)], 3)
@@ -506,7 +505,11 @@ def coverage_page(records: Sequence[CoverageRecord]) -> str:
         worst = min((row.covered for row in rows if row.group == "table"), default=math.nan)
         shown += [_percent(worst), _coverage(rows, [("share", "2"), ("share", "3")])]
         lines.append(f"| {' | '.join([*key, *shown])} |")
-    lines += ["", "Width beside the unbiased 95 % interval, errors beside those of the estimate, and what they cost.", ""]
+    lines += [
+        "",
+        "Width beside the unbiased 95 % interval, errors beside those of the estimate, and what they cost.",
+        "",
+    ]
     lines += _head(
         [
             *heads,

@@ -8,8 +8,8 @@ own kind:
     choosing    latent classes, Bayesian networks, Gaussian factors, zero-inflated amounts, functions with noise
     judging     panels in time, noisy-or of hidden causes, skip logic, altered templates, counts, trips, payrolls,
                 nested codes, decision lists, checksums (which triples show and pairs hardly do)
-    fresh       magnets (an Ising model), heavy tails, diagnoses that grow with their number, segregated quarters, chains
-                of states, rankings, walks, few profiles that are spread over all cells; to judge intervals with
+    fresh       magnets (an Ising model), heavy tails, diagnoses that grow with their number, segregated quarters,
+                chains of states, rankings, walks, a few profiles among random answers; to judge intervals with
 
 Needs numpy alone; each table takes less than two seconds.
 """
@@ -58,7 +58,9 @@ def generate(name: str) -> tuple[Sizes, Codes]:
             domain = {f"a{place}": int(size) for place, size in enumerate(sizes)}
             rows = np.column_stack([np.clip(column, 0, size - 1) for column, size in zip(columns, sizes, strict=True)])
             return domain, rows.astype(np.int64)
-    raise ValueError(f"no generated table {name!r}; there are {', '.join(name for kind in KINDS for name in names(kind))}")
+    raise ValueError(
+        f"no generated table {name!r}; there are {', '.join(name for kind in KINDS for name in names(kind))}"
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------- drawing
@@ -357,7 +359,8 @@ def heavy_tails(draw: Generator, rows: int, sizes: Sequence[int], freedom: float
     root = draw.standard_normal((count, count)) / np.sqrt(count)
     values = draw.standard_normal((rows, count)) @ (root + 0.5 * np.eye(count))
     values *= np.sqrt(freedom / draw.chisquare(freedom, rows))[:, None]
-    return [np.floor(size / 2 + column * size / 8).astype(np.int64) for column, size in zip(values.T, sizes)], sizes
+    steps = np.floor(np.array(sizes) / 2 + values * np.array(sizes) / 8)
+    return list(steps.astype(np.int64).T), sizes
 
 
 def diagnoses(draw: Generator, rows: int, sizes: Sequence[int], attraction: float) -> Table:
@@ -400,7 +403,7 @@ def chains(draw: Generator, rows: int, states: int, steps: int) -> Table:
 
 
 def rankings(draw: Generator, rows: int, items: int, groups: int) -> Table:
-    """Return the places that people give to things (no two alike, so that most cells must be empty), and their group."""
+    """Return the order that people put things in (none twice, so that many cells must be empty), and their group."""
     group = _zipf(draw, rows, groups, 0.5)
     worth = draw.normal(0, 1.2, (groups, items))
     order = np.argsort(-(worth[group] + draw.gumbel(size=(rows, items))), axis=1)

@@ -40,7 +40,9 @@ def test_a_table_is_made_alike_quickly_and_within_its_domain(name):
     assert len(np.unique(rows, axis=0)) > 200
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name.startswith("binary") or name in ("panel", "signs", "magnets")])
+@pytest.mark.parametrize(
+    "name", [name for name in ALL if name.startswith("binary") or name in ("panel", "signs", "magnets")]
+)
 def test_binary_tables_are_binary(name):
     assert set(generate(name)[0].values()) == {2}
 

@@ -32,8 +32,8 @@ are left out, half of them at a time, and predicted from the others by the same 
 The difference is without bias what the prediction is off by. Mechanisms that choose what to measure choose what is
 predicted worst, so that (5) is rather too large.
 
-**Shares** are N/(N + M), with M the rest of the whole. Errors of one residual in two queries go by the factors of both, so
-that with B_N, B_M and B_NM = Σ_τ v_τ f_τ(N, M), where f(N, M) = f(N, D) − f(N, N),
+**Shares** are N/(N + M), with M the rest of the whole. Errors of one residual in two queries go by the factors of both,
+so that with B_N, B_M and B_NM = Σ_τ v_τ f_τ(N, M), where f(N, M) = f(N, D) − f(N, N),
 
     E e_N e_M = B_NM/√(B_N B_M) · error of N · error of M                                                            (6)
 

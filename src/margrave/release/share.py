@@ -126,9 +126,7 @@ class Share:
             low, high = np.fmin(low, share.estimate - near), np.fmax(high, share.estimate + near)
         low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
         ends = read_only(np.where(known, low, np.nan)), read_only(np.where(known, high, np.nan))
-        return replace(
-            share, count_error=read_only(error), count_low=ends[0], count_high=ends[1], people=whole.values
-        )
+        return replace(share, count_error=read_only(error), count_low=ends[0], count_high=ends[1], people=whole.values)
 
     @classmethod
     def _unbiased(cls, part: Table, whole: Table, covariance: float | None) -> Share:
@@ -165,8 +163,8 @@ class Share:
     def reliability(self, bounds: Bounds = BOUNDS) -> NDArray[np.object_] | None:
         """Return "reliable", "use with care" or "too uncertain to quote" for each share; None as for their errors.
 
-        The bounds are those of counts: by relative error, and by the number of people that the error amounts to. A share
-        that cannot be computed is too uncertain.
+        The bounds are those of counts: by relative error, and by the number of people that the error amounts to. A
+        share that cannot be computed is too uncertain.
 
         Parameters
         ----------
