@@ -29,6 +29,7 @@ def saved(tmp_path_factory):
         ("reconstruct it with method='lnn'", "reconstruct it with --method lnn"),
         ("give trim=True (--trim)", "give --trim"),
         ("give null='?' (--null '?')", "give --null '?'"),
+        ("say so: header=False (--no-header), or names=… (--names age,sex)", "say so: --no-header, or --names age,sex"),
         ("delimiter (--delimiter) is 'x'", "--delimiter is 'x'"),
         ("leave out privacy_id (--privacy-id) or counts (--counts)", "leave out --privacy-id or --counts"),
         ("name it by table=… (--table), or give a query=… (--query)", "name it by --table, or give a --query"),
