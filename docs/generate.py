@@ -1,4 +1,7 @@
-"""Write docs/cli.md, the keys of job files and the help of every command; ``make docs`` runs it, and a test checks that the page is current."""
+"""Write docs/cli.md: the keys of job files and the help of every command.
+
+``make docs`` runs this, and a test checks that the page is current.
+"""
 
 from __future__ import annotations
 

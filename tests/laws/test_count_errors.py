@@ -15,7 +15,7 @@ from margrave.privacy.entropy import InsecureSeededSource
 from margrave.privacy.noise import gaussian_sampler
 from margrave.reconstruction.estimates import Estimates, estimate_residuals
 from margrave.release.count_errors import _Pool, learn_errors
-from margrave.release.pretended_noise import pretended_noise
+from margrave.synthesis.made_up_draws import pretended_noise
 
 DOMAIN = mg.Domain.fromdict(SIZES)
 WORKLOAD = mg.Workload.all_kway(DOMAIN, 3)

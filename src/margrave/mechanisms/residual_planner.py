@@ -17,22 +17,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from margrave.algebra.layout import Layout
-from margrave.boundary import check_range, measure_residuals
+from margrave.boundary import StagedResiduals, check_range, measure_residuals
 from margrave.data.source import open_source
 from margrave.discrete_gaussian import exact_variance
 from margrave.errors import PlanError
 from margrave.measurements.measurements import Measurements
 from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
-from margrave.mechanisms.staged import StagedResiduals
 from margrave.options import Kind, option
 from margrave.planning import plans
 from margrave.planning.allocation import OBJECTIVES, TOLERANCE
 from margrave.planning.coefficients import checked_contributions, exact_cost
 from margrave.planning.plans import Plan, check_weights, noise_bounds, stage_noise
 from margrave.planning.stages import planned_for_total
-from margrave.privacy.budget import Number, exact_number
-from margrave.privacy.filter import PrivacyFilter
+from margrave.privacy.budget import Number, PrivacyFilter, exact_number
 
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats

@@ -50,8 +50,8 @@ import numpy as np
 
 from margrave.algebra import transform
 from margrave.measurements.entries import read_only
-from margrave.release.pretended_noise import pretended_noise
 from margrave.release.uncertainty import Mask, quantile, query_factors, residual_variance
+from margrave.synthesis.made_up_draws import pretended_noise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
