@@ -267,6 +267,6 @@ def wrong_ending(name: str) -> DataError:
     return DataError(
         f"{shown(name)} ends in none of .csv, .tsv, .parquet, .json, .ndjson, .jsonl (all but Parquet also with .gz or "
         ".zst after it) or .duckdb",
-        remedy="if it is a CSV file of another name, say what stands between its fields: delimiter=',' (--delimiter ,); "
+        remedy="if it is a CSV file of another name, say what separates its fields: delimiter=',' (--delimiter ,); "
         "otherwise save it as one of these, or open it with DuckDB and give the relation",
     )
