@@ -322,9 +322,7 @@ def test_a_missing_file(tmp_path):
         )
     assert_fails(Data(tmp_path / "none.duckdb", table="t"), "^there is no file", tmp_path)
     (tmp_path / "table.table").write_text("x")
-    assert_fails(
-        tmp_path / "table.table", r"ends in none of \.csv, \.tsv, \.parquet.*; if it is a CSV file", tmp_path
-    )
+    assert_fails(tmp_path / "table.table", r"ends in none of \.csv, \.tsv, \.parquet.*; if it is a CSV file", tmp_path)
     (tmp_path / "table.parquet.gz").write_text("x")
     assert_fails(tmp_path / "table.parquet.gz", r"ends in none of \.csv, \.tsv, \.parquet", tmp_path)
 

@@ -299,8 +299,8 @@ def show(file: File, delta: ShownDelta = None, json: AsJson = False) -> None:
         return
     screen = console()
     table = Table(title=f"{file}", title_justify="left")
-    for name in ("", "time", "ρ", "purpose", "what", "hash"):
-        table.add_column(name, justify="right" if name in ("", "ρ") else "left")
+    for name in ("entry", "time", "ρ", "purpose", "what", "hash"):
+        table.add_column(name, justify="right" if name in ("entry", "ρ") else "left")
     for one in entries:
         what = lines(f"{name}: {one.details[name]}" for name in _DETAILS if name in one.details)
         table.add_row(str(one.number), one.time, f"{float(one.rho):.6g}", one.purpose, what, one.hash[:_SHOWN_HASH])
