@@ -11,11 +11,16 @@ import numpy as np
 import pytest
 
 from margrave.errors import NoiseError
-from margrave.privacy.entropy import InsecureSeededSource, Words
-from margrave.privacy.exponential import exponential_bounds
+from margrave.privacy.entropy import InsecureSeededSource, Words, exponential_bounds
 from margrave.privacy.noise import discrete_gaussian, discrete_laplace, draw_lazily
-from margrave.privacy.noise_kernels import MARGIN
-from margrave.privacy.staircase import CELLS, draw_exactly, gaussian_staircase, laplace_staircase, propose_exactly
+from margrave.privacy.staircase import (
+    CELLS,
+    MARGIN,
+    draw_exactly,
+    gaussian_staircase,
+    laplace_staircase,
+    propose_exactly,
+)
 
 VARIANCES = [
     Fraction(1, 10**4),

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from margrave.errors import NoiseError
-from margrave.privacy.entropy import InsecureSeededSource, Words
-from margrave.privacy.exponential import bernoulli_exponential, exponential_bounds, falls_below
-from margrave.privacy.noise_kernels import PART, WHOLE, exponential, exponentials
+from margrave.privacy.entropy import InsecureSeededSource, Words, bernoulli_exponential, exponential_bounds, falls_below
+from margrave.privacy.staircase import PART, WHOLE, exponential, exponentials
 
 EXPONENTS = [Fraction(1, 10**9), Fraction(1, 7), Fraction(1), Fraction(22, 7), Fraction(100), Fraction(10**6 + 1, 3000)]
 fractions = st.fractions(min_value=0, max_value=500, max_denominator=10**30)

@@ -411,7 +411,7 @@ class Job:
                 f"--target is given for the mechanism {self.mechanism}",
                 remedy=f"only the mechanism {USUAL_MECHANISM} plans for margins: leave out one of the two",
             )
-        from margrave.planning.targets import plan_for_targets
+        from margrave.planning.plans import plan_for_targets
 
         objective = self.mechanism_options.get("objective", TARGET_OBJECTIVE)
         if objective == "counts":

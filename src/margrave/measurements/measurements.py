@@ -31,23 +31,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from margrave.algebra import transform
-from margrave.algebra.differences import corner, integrate, integrate_corners
 from margrave.algebra.layout import AttributeSet, Layout, canonical
+from margrave.algebra.transform import corner, integrate, integrate_corners
 from margrave.discrete_gaussian import exact_variance
 from margrave.domain.domain import Domain
 from margrave.errors import MargraveError, MeasurementError
 from margrave.escaping import html_table
 from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive, write_archive
 from margrave.measurements.entries import (
+    Gaussian,
+    Laplace,
+    Loss,
     Names,
     Observation,
+    checked_positive,
     marginal,
     observation,
     read_noisy_tables,
     read_only,
+    real_array,
     spoken,
 )
-from margrave.measurements.likelihood import Gaussian, Laplace, Loss, checked_positive, real_array
 from margrave.measurements.provenance import Provenance
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ does.
 
 - ``staircase``: proposals from a staircase above the target, accepted with a probability that makes (1) exact; the
   staircase itself is made of whole numbers, and any that lie above the target are right.
-- ``noise_kernels``: the one irrational comparison of a round, U < (C/n) e^−x, is made in floating point with a margin
+- its compiled loop: the one irrational comparison of a round, U < (C/n) e^−x, is made in floating point with a margin
   of 2⁻⁴⁰, more than twice the proven bound of its error, 2⁻⁴¹·⁴. It stays undecided with probability below 2⁻³⁸ (once
   in 2.7 · 10¹¹ comparisons), and then
-- ``exponential`` decides it in whole numbers, with as many bits of e^−x and of U as that takes.
+- ``entropy`` decides it in whole numbers, with as many bits of e^−x and of U as that takes.
 - ``staircase.draw_exactly`` is the same algorithm in whole numbers alone; fed the same words it gives the same samples,
   and the tests hold the compiled loop to that, also with a margin that leaves some or all comparisons undecided.
 
@@ -46,10 +46,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margrave.errors import NoiseError, suggestion
-from margrave.privacy.entropy import InsecureSeededSource, Source, SystemEntropy, Words
-from margrave.privacy.exponential import exact_fraction
-from margrave.privacy.noise_kernels import DONE, MARGIN, PART, UNDECIDED, WHOLE, Integers, fill
-from margrave.privacy.staircase import Staircase, gaussian_staircase, laplace_staircase, propose_exactly
+from margrave.privacy.entropy import InsecureSeededSource, Source, SystemEntropy, Words, exact_fraction
+from margrave.privacy.staircase import (
+    DONE,
+    MARGIN,
+    PART,
+    UNDECIDED,
+    WHOLE,
+    Integers,
+    Staircase,
+    fill,
+    gaussian_staircase,
+    laplace_staircase,
+    propose_exactly,
+)
 
 __all__ = [
     "InsecureSeededSource",

@@ -35,8 +35,7 @@ from numbers import Rational, Real
 
 from margrave.errors import NoiseError, PlanError
 from margrave.privacy.budget import Number, exact_number, positive_number, shown_value
-from margrave.privacy.entropy import WORD_BITS, Source, SystemEntropy, Words
-from margrave.privacy.exponential import bernoulli_exponential, exponential_bounds
+from margrave.privacy.entropy import WORD_BITS, Source, SystemEntropy, Words, bernoulli_exponential, exponential_bounds
 
 # Bits of U and of the sums at the first attempt; more are needed less than once in 2⁶⁴ groups.
 _FIRST_WORDS = 2

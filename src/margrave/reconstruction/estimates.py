@@ -35,10 +35,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra import transform
-from margrave.algebra.differences import difference, integrate
 from margrave.algebra.kernels import Floats, Integers
+from margrave.algebra.transform import difference, integrate
 from margrave.errors import ConvergenceError, MeasurementError, ReleaseError
-from margrave.measurements.likelihood import Gaussian, Laplace, Loss
+from margrave.measurements.entries import Gaussian, Laplace, Loss
 from margrave.memory import large_array
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from discrete_sums import slow_variance
 
-from margrave.algebra.differences import corner, difference, integrate, integrate_corners
 from margrave.algebra.layout import Layout
+from margrave.algebra.transform import corner, difference, integrate, integrate_corners
 from margrave.domain import Domain
 from margrave.errors import DomainError, MeasurementError
 from margrave.measurements import Gaussian, Laplace, Measurements

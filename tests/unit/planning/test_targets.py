@@ -5,7 +5,7 @@ import pytest
 
 import margrave as mg
 from margrave.errors import PlanError, WorkloadError
-from margrave.planning.targets import least_budget, plan_for_targets
+from margrave.planning.plans import least_budget, plan_for_targets
 
 DOMAIN = mg.Domain.fromdict({"age": 6, "sex": 2, "region": 9, "work": 5, "income": 2})
 KWAY = mg.Workload.all_kway(DOMAIN, 3)
