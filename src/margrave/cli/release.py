@@ -106,8 +106,8 @@ def _show_summary(summary: Summary, screen: Screen) -> None:
     listing = Table(title=summary.heading, title_justify="left", box=None)
     for name in heading:
         listing.add_column(name, justify="right")
-    for line in body:
-        listing.add_row(*line)
+    for row in body:
+        listing.add_row(*row)
     if fits(listing, screen):
         for line in str(summary).splitlines():
             screen.print(line)

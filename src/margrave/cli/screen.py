@@ -206,7 +206,7 @@ def fits(table: Table, screen: Screen) -> bool:
         Where it is to be printed.
     """
     stated = os.environ.get("COLUMNS", "")
-    if not screen.is_terminal and not (stated.isdecimal() and int(stated)):
+    if not screen.file.isatty() and not (stated.isdecimal() and int(stated)):
         return True
     return Measurement.get(screen, screen.options.update(max_width=_WIDEST), table).maximum <= screen.width
 
