@@ -17,9 +17,10 @@ import typer
 from rich.table import Table
 
 from margrave.cli.job import Job, by_table
-from margrave.cli.options import AsJson, named_tables, numbers_by_table, takes
+from margrave.cli.options import AsJson, takes
 from margrave.cli.screen import Screen, Tick, console, fits, print_json, print_table, progress, styled
 from margrave.errors import InterruptionError, JobError, MargraveError, PlanError
+from margrave.options import named_tables, numbers_by_table
 
 if TYPE_CHECKING:
     from margrave.measurements.archive import KeptFile
@@ -119,7 +120,7 @@ def _shown_tables(asked: Job, margin: list[str] | None) -> list[tuple[str, ...]]
     """Return the tables whose margins are shown: those asked for, and those with a weight or a target."""
     domain = asked.read_domain()
     steered = {**by_table(domain, asked.weight or {}), **by_table(domain, asked.target or {})}
-    return list(dict.fromkeys([*named_tables(margin), *steered]))
+    return list(dict.fromkeys([*named_tables(margin or ()), *steered]))
 
 
 def _plan_budget(asked: Job, given: list[str], *, json: bool) -> None:

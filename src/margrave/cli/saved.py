@@ -15,8 +15,9 @@ import typer
 from rich.table import Table
 
 from margrave.cli.job import Job
-from margrave.cli.options import AsJson, named_tables, takes
+from margrave.cli.options import AsJson, takes
 from margrave.cli.screen import Screen, console, fits, print_json, print_table, progress
+from margrave.options import named_tables
 
 if TYPE_CHECKING:
     from margrave.release.share import Share
