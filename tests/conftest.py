@@ -32,3 +32,9 @@ def pytest_make_collect_report(collector):
             report.outcome = "failed"
             report.longrepr = f"skipped, which MARGRAVE_REQUIRE_ALL does not allow: {reason}"
     return report
+
+
+@pytest.fixture(autouse=True)
+def no_stated_width(monkeypatch):
+    """Runs with several workers state a width of 80 columns, for which tables would be laid out."""
+    monkeypatch.delenv("COLUMNS", raising=False)
