@@ -71,3 +71,9 @@ def spark():
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_stated_width(monkeypatch):
+    """Runs with several workers state a width of 80 columns, for which tables would be laid out."""
+    monkeypatch.delenv("COLUMNS", raising=False)

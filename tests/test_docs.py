@@ -78,7 +78,7 @@ def database(server):
 def test_the_domain_file_of_the_page_is_one():
     text = (ROOT / "docs" / "domain.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```json\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-    assert Domain.from_json(block).shape == (6, 3, 3, 5, 2, 17)
+    assert Domain.from_json(block).shape == (6, 3, 3, 5, 2, 3, 17)
 
 
 def commands():

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ from margrave.mechanisms import MECHANISMS, mechanism_class
 from margrave.methods import DEFAULT as USUAL_METHOD
 from margrave.methods import Method, find
 from margrave.methods import names as method_names
-from margrave.options import Kind, Option, option, options_of
+from margrave.options import Kind, Names, Option, option, options_of
 
 if TYPE_CHECKING:
     from margrave.data.source import Data
@@ -58,7 +58,6 @@ _MOST_DOTS = 2000
 _RELEASE = ("release",)
 # What plans with targets minimise, where nothing else is asked for.
 TARGET_OBJECTIVE = "nonnegative"
-_Names = tuple[str, ...]
 _OF_DATA = (
     "table",
     "query",
@@ -109,45 +108,25 @@ class Job:
     data: str | None = option(
         None,
         "The private table: CSV, Parquet or JSON file, glob, .duckdb file, or postgresql:// URL.",
-        kind=Kind.TEXT,
         commands=("domain", "validate", "release"),
         path=True,
     )
-    table: str | None = option(None, "The table of a database.", kind=Kind.TEXT, group=_DATA, commands=_READ)
+    table: str | None = option(None, "The table of a database.", group=_DATA, commands=_READ)
     query: str | None = option(
-        None,
-        "One SELECT that only reads; rows of a person are those of its result.",
-        kind=Kind.TEXT,
-        group=_DATA,
-        commands=_READ,
+        None, "One SELECT that only reads; rows of a person are those of its result.", group=_DATA, commands=_READ
     )
     publish_query: bool | None = option(
-        None,
-        "Publish the text of the query with the release.",
-        kind=Kind.FLAG,
-        group=_DATA,
-        commands=_RELEASE,
+        None, "Publish the text of the query with the release.", group=_DATA, commands=_RELEASE
     )
     delimiter: str | None = option(
-        None, "The mark between the fields of a CSV file, as ';' or tab.", kind=Kind.TEXT, group=_DATA, commands=_READ
+        None, "The mark between the fields of a CSV file, as ';' or tab.", group=_DATA, commands=_READ
     )
     encoding: str | None = option(
-        None,
-        "Of a CSV file: utf-8, windows-1252, latin-1, utf-16 …",
-        kind=Kind.TEXT,
-        group=_DATA,
-        commands=_READ,
+        None, "Of a CSV file: utf-8, windows-1252, latin-1, utf-16 …", group=_DATA, commands=_READ
     )
-    decimal: str | None = option(
-        None, "The decimal mark in a CSV file: . or ,", kind=Kind.TEXT, group=_DATA, commands=_READ
-    )
+    decimal: str | None = option(None, "The decimal mark in a CSV file: . or ,", group=_DATA, commands=_READ)
     trim: bool | None = option(
-        None,
-        "Leave out the blanks around the fields of a CSV file.",
-        kind=Kind.FLAG,
-        group=_DATA,
-        commands=_READ,
-        negatable=True,
+        None, "Leave out the blanks around the fields of a CSV file.", group=_DATA, commands=_READ, negatable=True
     )
     null: tuple[str, ...] | None = option(
         None,
@@ -159,7 +138,6 @@ class Job:
     header: bool | None = option(
         None,
         "Whether the first row of a CSV file has the names of its columns.",
-        kind=Kind.FLAG,
         group=_DATA,
         commands=_READ,
         negatable=True,
@@ -171,114 +149,83 @@ class Job:
         group=_DATA,
         commands=_READ,
     )
-    privacy_id: str | None = option(
-        None, "The column that says whose row it is.", kind=Kind.TEXT, group=_DATA, commands=_READ
-    )
+    privacy_id: str | None = option(None, "The column that says whose row it is.", group=_DATA, commands=_READ)
     counts: str | None = option(
-        None,
-        "The column of counts, if each row is a count made elsewhere.",
-        kind=Kind.TEXT,
-        group=_DATA,
-        commands=_RELEASE,
+        None, "The column of counts, if each row is a count made elsewhere.", group=_DATA, commands=_RELEASE
     )
-    counting: str | None = option(None, "auto, fetch or push-down.", kind=Kind.TEXT, group=_DATA, commands=_RELEASE)
+    counting: str | None = option(None, "auto, fetch or push-down.", group=_DATA, commands=_RELEASE)
     rows: int | None = option(
         None,
         "About how many rows the table has, if that is public: it is planned for, and not measured first.",
-        kind=Kind.WHOLE,
         group=_DATA,
         commands=_ASK,
     )
     domain: str | None = option(
-        None, "The domain file, declared and reviewed.", kind=Kind.TEXT, group=_TABLES, commands=_ASK, path=True
+        None, "The domain file, declared and reviewed.", group=_TABLES, commands=_ASK, path=True
     )
-    kway: int | None = option(None, "All tables of K attributes.", kind=Kind.WHOLE, group=_TABLES, commands=_ASK)
-    up_to: int | None = option(
-        None, "All tables of at most K attributes.", kind=Kind.WHOLE, group=_TABLES, commands=_ASK
-    )
-    tables: tuple[_Names, ...] | None = option(
+    kway: int | None = option(None, "All tables of K attributes.", group=_TABLES, commands=_ASK)
+    up_to: int | None = option(None, "All tables of at most K attributes.", group=_TABLES, commands=_ASK)
+    tables: tuple[Names, ...] | None = option(
         None, "One table, as age,sex; may be repeated.", kind=Kind.TABLES, group=_TABLES, commands=_ASK
     )
-    weight: Mapping[_Names, float] | None = option(
+    weight: Mapping[Names, float] | None = option(
         None,
         "How much a table matters, as income=20 or age,sex=5; others count 1; may be repeated.",
         kind=Kind.NUMBERS,
         group=_TABLES,
         commands=_ASK,
     )
-    target: Mapping[_Names, float] | None = option(
+    target: Mapping[Names, float] | None = option(
         None,
         "The 95 % margin of error that a table must have, as age,sex=50; may be repeated.",
         kind=Kind.NUMBERS,
         group=_TABLES,
         commands=_SPEND,
     )
-    max_cells: int | None = option(
-        None, "Leave out tables with more cells.", kind=Kind.WHOLE, group=_TABLES, commands=_ASK
-    )
-    epsilon: float | None = option(None, "ε, together with --delta.", kind=Kind.NUMBER, group=_BUDGET, commands=_SPEND)
-    delta: float | None = option(
-        None, "δ; 1e-9 is usual.", kind=Kind.NUMBER, group=_BUDGET, commands=(*_SPEND, "create")
-    )
-    rho: float | None = option(None, "ρ of zCDP, instead of ε.", kind=Kind.NUMBER, group=_BUDGET, commands=_SPEND)
-    contributions: int | None = option(
-        None, "The most rows of one person.", kind=Kind.WHOLE, group=_BUDGET, commands=_SPEND
-    )
+    max_cells: int | None = option(None, "Leave out tables with more cells.", group=_TABLES, commands=_ASK)
+    epsilon: float | None = option(None, "ε, together with --delta.", group=_BUDGET, commands=_SPEND)
+    delta: float | None = option(None, "δ; 1e-9 is usual.", group=_BUDGET, commands=(*_SPEND, "create"))
+    rho: float | None = option(None, "ρ of zCDP, instead of ε.", group=_BUDGET, commands=_SPEND)
+    contributions: int | None = option(None, "The most rows of one person.", group=_BUDGET, commands=_SPEND)
     ledger: str | None = option(
-        None, "The spending record of the data set.", kind=Kind.TEXT, group=_BUDGET, commands=_RELEASE, path=True
+        None, "The spending record of the data set.", group=_BUDGET, commands=_RELEASE, path=True
     )
     cap_epsilon: float | None = option(
-        None,
-        "Begin the ledger with this cap (at --delta).",
-        kind=Kind.NUMBER,
-        group=_BUDGET,
-        commands=(*_RELEASE, "create"),
+        None, "Begin the ledger with this cap (at --delta).", group=_BUDGET, commands=(*_RELEASE, "create")
     )
-    cap_rho: float | None = option(
-        None, "The same cap as ρ.", kind=Kind.NUMBER, group=_BUDGET, commands=(*_RELEASE, "create")
-    )
+    cap_rho: float | None = option(None, "The same cap as ρ.", group=_BUDGET, commands=(*_RELEASE, "create"))
     ledger_any_domain: bool | None = option(
         None,
         "Charge a ledger that was charged for another domain: the same people, declared differently.",
-        kind=Kind.FLAG,
         group=_BUDGET,
         commands=_RELEASE,
     )
     mechanism: str | None = option(
         None,
         f"How to measure: {', '.join(MECHANISMS)}; {USUAL_MECHANISM} by default.",
-        kind=Kind.TEXT,
         group=MEASURING,
         commands=_SPEND,
     )
     method: str | None = option(
         None,
         f"How to reconstruct: {', '.join(method_names())}; {USUAL_METHOD} by default.",
-        kind=Kind.TEXT,
         group=WRITING,
         commands=_ASK,
     )
-    out: str | None = option(None, "The folder to write.", kind=Kind.TEXT, group=WRITING, commands=_WRITE, path=True)
-    overwrite: bool | None = option(
-        None, "Replace a release that exists.", kind=Kind.FLAG, group=WRITING, commands=_WRITE
-    )
-    csv: bool | None = option(
-        None, "Write tables as CSV too.", kind=Kind.FLAG, group=WRITING, commands=_WRITE, negatable=True
-    )
+    out: str | None = option(None, "The folder to write.", group=WRITING, commands=_WRITE, path=True)
+    overwrite: bool | None = option(None, "Replace a release that exists.", group=WRITING, commands=_WRITE)
+    csv: bool | None = option(None, "Write tables as CSV too.", group=WRITING, commands=_WRITE, negatable=True)
     report: bool | None = option(
-        None, "Write report.html; on by default.", kind=Kind.FLAG, group=WRITING, commands=_WRITE, negatable=True
+        None, "Write report.html; on by default.", group=WRITING, commands=_WRITE, negatable=True
     )
     errors: bool | None = option(
         None,
         "Learn the error of every published count; on by default, and takes a few more reconstructions.",
-        kind=Kind.FLAG,
         group=WRITING,
         commands=_WRITE,
         negatable=True,
     )
-    title: str | None = option(
-        None, "The title of the report.", kind=Kind.TEXT, group=WRITING, commands=(*_WRITE, "report")
-    )
+    title: str | None = option(None, "The title of the report.", group=WRITING, commands=(*_WRITE, "report"))
     mechanism_options: Mapping[str, Any] = field(default_factory=dict)
     method_options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -302,7 +249,7 @@ class Job:
         values = {}
         for key, value in document.items():
             one = _declared(path, key, declared)
-            values[one.name] = _value(path, one, value)
+            values[one.name] = one.checked(value, str(path))
             if one.path and "://" not in value:
                 values[one.name] = str(path.parent / value)
         return cls()._with(values)
@@ -317,7 +264,7 @@ class Job:
             document = tomllib.loads(f"value = {value}")
         except (ValueError, RecursionError):
             document = {"value": value.strip()}  # a text need not be quoted here
-        return self._overridden({one.name: _value(where, one, document["value"])})
+        return self._overridden({one.name: one.checked(document["value"], str(where))})
 
     @classmethod
     def of(cls, file: Path | None, options: Mapping[str, Any]) -> Job:
@@ -478,9 +425,9 @@ class Job:
         words: list[str] = []
         for one in options_of(Job):
             if "reconstruct" in one.commands and one.name != "domain":
-                words += _words(one, shown.get(one.name, getattr(self, one.name)))
+                words += one.words(shown.get(one.name, getattr(self, one.name)))
         for name, value in self.method_options.items():
-            words += _words(method_options()[name], value)
+            words += method_options()[name].words(value)
         return words
 
     def open_ledger(self) -> Ledger | None:
@@ -588,23 +535,6 @@ def _own(given: Mapping[str, Any], chosen: type, what: str) -> dict[str, Any]:
     return dict(given)
 
 
-def _words(one: Option, value: Any) -> list[str]:  # noqa: ANN401
-    """Return the words of the command line that give an option this value; none for None."""
-    if value is None:
-        return []
-    if one.kind is Kind.FLAG:
-        return [one.flag] if value else [f"--no-{one.key}"] if one.negatable else []
-    if one.kind is Kind.NAMES:
-        return [one.flag, ",".join(value)]
-    if one.kind is Kind.TEXTS:
-        return [word for text in value for word in (one.flag, text)]
-    if one.kind is Kind.NUMBERS:
-        return [word for names, number in value.items() for word in (one.flag, f"{','.join(names)}={number:g}")]
-    if one.kind is Kind.TABLES:
-        return [word for names_of_table in value for word in (one.flag, ",".join(names_of_table))]
-    return [one.flag, str(value)]
-
-
 def _declared(path: Path, key: str, known: Mapping[str, Option]) -> Option:
     """Return the option that a key of a job file stands for."""
     if key not in known:
@@ -613,51 +543,6 @@ def _declared(path: Path, key: str, known: Mapping[str, Option]) -> Option:
     return known[key]
 
 
-def _value(path: Path, one: Option, value: object) -> Any:  # noqa: ANN401
-    """Return the value of a key if it is of the right kind."""
-    if not one.kind.accepts(value):
-        raise JobError(f"{path} has {one.key} = {value!r}", remedy=f"give {one.kind.value}")
-    if one.kind is Kind.EXACT:
-        return str(value)  # 0.1 in a file is a tenth, and not the float next to it
-    if isinstance(value, dict):
-        return _number_table(path, one, value)
-    if one.kind in (Kind.TEXTS, Kind.NAMES):
-        return _text_list(path, one, value)
-    return _table_list(path, one, value) if isinstance(value, list) else value
-
-
-def _number_table(path: Path, one: Option, value: Mapping[str, object]) -> dict[_Names, float]:
-    """Return numbers by table from a table of TOML whose keys are names with commas between them."""
-    if not all(Kind.NUMBER.accepts(number) for number in value.values()):
-        raise JobError(f"{path} has {dict(value)!r} in {one.key}", remedy=f"give {one.kind.value}")
-    return {table_names(names): float(number) for names, number in value.items()}  # type: ignore[arg-type]
-
-
-def table_names(text: str) -> _Names:
-    """Return the table of a text such as ``age,sex``; no name is the total."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def by_table(domain: Domain, numbers: Mapping[_Names, float]) -> dict[_Names, float]:
+def by_table(domain: Domain, numbers: Mapping[Names, float]) -> dict[Names, float]:
     """Return numbers by table, where ``total`` is the total unless an attribute is called so."""
     return {() if names == ("total",) and "total" not in domain else names: one for names, one in numbers.items()}
-
-
-def _text_list(path: Path, one: Option, value: object) -> tuple[str, ...]:
-    """Return a list of texts, or a text alone as a list of one."""
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise JobError(f"{path} has {value!r} in {one.key}", remedy=f"give {one.kind.value}")
-    return tuple(texts)
-
-
-def _table_list(path: Path, one: Option, value: Sequence[object]) -> tuple[_Names, ...]:
-    """Return a list of tables, each a list of names."""
-    tables = []
-    for table in value:
-        if not isinstance(table, list) or not all(isinstance(name, str) for name in table):
-            raise JobError(
-                f"{path} has {table!r} in {one.key}", remedy="write each table as a list of names, as in ['age', 'sex']"
-            )
-        tables.append(tuple(table))
-    return tuple(tables)

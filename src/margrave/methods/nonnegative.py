@@ -111,8 +111,8 @@ class NonNegative(Method):
     hold: Iterable[Iterable[str]] | None = option(
         None, "Attribute sets whose measurements are kept as they are, as age,sex; '' for the total.", kind=Kind.TABLES
     )
-    eta: float | None = option(None, "The weight of what was never measured.", kind=Kind.NUMBER)
-    tolerance: float | None = option(None, "The relative duality gap at which to stop.", kind=Kind.NUMBER)
+    eta: float | None = option(None, "The weight of what was never measured.")
+    tolerance: float | None = option(None, "The relative duality gap at which to stop.")
     most_negative: float = math.inf
     max_steps: int = option(20_000, "The most rounds of the solver.")
     strict: bool | None = None
