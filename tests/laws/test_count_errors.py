@@ -1,37 +1,18 @@
 """Errors of published counts: Stein's identity against exact errors, and coverage of the truth on made-up tables."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import pytest
-from generated import SIZES, rows_of
+from seeded_releases import DOMAIN, LAYOUT, TRUTH, WORKLOAD, released
 
 import margrave as mg
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.methods.method import Made, Method, Request, Words
-from margrave.privacy.entropy import InsecureSeededSource
-from margrave.privacy.noise import gaussian_sampler
 from margrave.reconstruction.estimates import Estimates, estimate_residuals
 from margrave.release.count_errors import _Pool, learn_errors
 from margrave.synthesis.made_up_draws import pretended_noise
-
-DOMAIN = mg.Domain.fromdict(SIZES)
-WORKLOAD = mg.Workload.all_kway(DOMAIN, 3)
-LAYOUT = Layout.of(DOMAIN.shape, WORKLOAD.positions)
-ROWS = rows_of()
-
-
-def true_tables():
-    tables = np.zeros(LAYOUT.cells)
-    for place, members in enumerate(LAYOUT.sets):
-        np.add.at(LAYOUT.view(tables, place), tuple(ROWS[:, member] for member in members), 1.0)
-    tables[0] = len(ROWS)
-    return tables
-
-
-TRUTH = true_tables()
 
 
 @dataclass(frozen=True)
@@ -97,15 +78,6 @@ def test_stein_s_estimate_is_the_exact_error_of_a_linear_method_on_average():
     # It would notice an error of the method that is a third larger, in the largest sets.
     largest = np.argsort(LAYOUT.degrees)[-5:]
     assert (exact[largest] / 3 > 5 * deviation[largest]).all()
-
-
-@lru_cache
-def released(epsilon, seed, method="lnn"):
-    budget = mg.Budget.approx(epsilon=epsilon, delta=1e-9)
-    table = mg.CodedTable(DOMAIN, {name: ROWS[:, k] for k, name in enumerate(SIZES)})
-    sampler = gaussian_sampler(source=InsecureSeededSource(seed))
-    noisy = mg.measure(mg.plan(WORKLOAD, budget, contributions=1), table, sampler=sampler)
-    return mg.reconstruct(noisy, WORKLOAD, method=method, errors=True)
 
 
 def cells(epsilon, method="lnn"):

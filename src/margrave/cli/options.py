@@ -142,7 +142,8 @@ def in_words_of_options(message: str) -> str:
     known = {one.name for one in all_options()}
 
     def of_both(match: re.Match[str]) -> str:
-        return match[2] if match[1].replace("_", "-") == match[3] else match[0]
+        key = match[1].replace("_", "-")
+        return match[2] if match[3] in (key, f"no-{key}") else match[0]
 
     def of_python(match: re.Match[str]) -> str:
         if match[1] not in known:

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from margrave.cli.job import Job, by_table
 from margrave.cli.options import AsJson, takes
-from margrave.cli.screen import Screen, Tick, console, print_json, print_table, progress, styled
+from margrave.cli.screen import Screen, Tick, console, fits, print_json, print_table, progress, styled
 from margrave.errors import InterruptionError, JobError, MargraveError, PlanError
 from margrave.options import named_tables, numbers_by_table
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from margrave.measurements.measurements import Measurements
     from margrave.measurements.provenance import Provenance
     from margrave.mechanisms import Mechanism
-    from margrave.planning.expectation import Expectation
+    from margrave.planning.expectation import Expectation, Summary
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
     from margrave.release.publication import Publication
@@ -90,8 +90,8 @@ def plan(
     screen = console()
     screen.print(f"{workload!r}")
     screen.print(f"budget: ε = {budget.epsilon():.6g} at δ = {float(budget.delta):.3g}")
-    for line in () if expected is None else str(expected.summary()).splitlines():
-        screen.print(line)
+    if expected is not None:
+        _show_summary(expected.summary(), screen)
     for names, value in margins.items():
         noun = "people" if rows == 1 else "rows"
         screen.print(f"{' × '.join(names) or 'total'}: ± {value:,.1f} {noun} (95 %)")
@@ -101,6 +101,21 @@ def plan(
         screen.print(note)
     if workload.domain.unreviewed:
         screen.print("The domain is a draft: nothing is measured with it before it is reviewed.")
+
+
+def _show_summary(summary: Summary, screen: Screen) -> None:
+    """Show a plan by number of attributes; where that is too wide for the terminal, as blocks of lines."""
+    (heading, *body) = summary.texts
+    listing = Table(title=summary.heading, title_justify="left", box=None)
+    for name in heading:
+        listing.add_column(name, justify="right")
+    for row in body:
+        listing.add_row(*row)
+    if fits(listing, screen):
+        for line in str(summary).splitlines():
+            screen.print(line)
+    else:
+        print_table(listing, screen)
 
 
 def _shown_tables(asked: Job, margin: list[str] | None) -> list[tuple[str, ...]]:

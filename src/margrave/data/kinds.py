@@ -248,7 +248,9 @@ def format_of(path: str) -> str:
 def is_separated(path: str, delimiter: str | None = None) -> bool:
     """Return whether a file is read as CSV."""
     ending = format_of(path)
-    return ending in SEPARATED or (ending in PLAIN and delimiter is not None)
+    # With a delimiter a file of any other name is one too: many are called .data, or have no ending.
+    known = ending in (*JSON, *PARQUET, *DATABASES) or (ending not in PLAIN and is_foreign(path))
+    return ending in SEPARATED or (delimiter is not None and not known)
 
 
 def is_foreign(path: str) -> bool:
@@ -265,5 +267,6 @@ def wrong_ending(name: str) -> DataError:
     return DataError(
         f"{shown(name)} ends in none of .csv, .tsv, .parquet, .json, .ndjson, .jsonl (all but Parquet also with .gz or "
         ".zst after it) or .duckdb",
-        remedy="save it as one of these, or open it with DuckDB and give the relation",
+        remedy="if it is a CSV file of another name, say what separates its fields: delimiter=',' (--delimiter ,); "
+        "otherwise save it as one of these, or open it with DuckDB and give the relation",
     )

@@ -2,7 +2,8 @@
 
 `Codes`: only the number of values is declared, and the values are the whole numbers below it. `Labels`: the values are
 listed, as texts, numbers or truth values. `Bins`: all numbers, divided by cuts into intervals that are closed on the
-right. A new kind is one more subclass of `Values` and its line in ``KINDS``.
+right. `Groups`: listed values, several of which make one category. A new kind is one more subclass of `Values` and its
+line in ``KINDS``.
 """
 
 from __future__ import annotations
@@ -375,11 +376,81 @@ def _checked_whole(whole: object, cuts: tuple[float, ...]) -> bool:
     return whole
 
 
+@dataclass(frozen=True, init=False)
+class Groups(Values):
+    """Values that are declared one by one and counted in groups, as countries by continent.
+
+    Parameters
+    ----------
+    groups
+        The values of each category, by its name: texts, finite numbers or truth values. No value is in two groups.
+    """
+
+    keys = ("groups",)
+    groups: tuple[tuple[str, Labels], ...]
+
+    def __init__(self, groups: Mapping[str, Iterable[Label]]) -> None:
+        object.__setattr__(self, "groups", _checked_groups(groups))
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The name of each group."""
+        return tuple(name for name, _ in self.groups)
+
+    def entry(self) -> dict[str, object]:
+        """Return the key ``groups``."""
+        return {"groups": {name: members.labels for name, members in self.groups}}
+
+    @cached_property
+    def texts(self) -> Mapping[str, int]:
+        """The code of the group of each text."""
+        return {text: code for code, (_, members) in enumerate(self.groups) for text in members.texts}
+
+    @property
+    def truths(self) -> Mapping[bool, int]:
+        """The code of the group of each truth value."""
+        return {truth: code for code, (_, members) in enumerate(self.groups) for truth in members.truths}
+
+    def numbers(self) -> ListedNumbers | None:
+        """Return how the numbers in the groups are coded."""
+        codes = {
+            label: code for code, (_, members) in enumerate(self.groups) for label in members.labels if is_number(label)
+        }
+        return ListedNumbers(codes) if codes else None
+
+    @property
+    def equality_hint(self) -> str:
+        """How a group is written."""
+        return "; name a group in quotes"
+
+
+def _checked_groups(groups: object) -> tuple[tuple[str, Labels], ...]:
+    """Return the groups if each has a name and values, and no value is in two of them."""
+    if not isinstance(groups, Mapping):
+        raise DomainError(
+            f"the groups must be lists of values by name, got {groups!r}",
+            remedy='write them as {"Europe": ["France", "Italy"], "Asia": ["Japan"]}',
+        )
+    found = tuple((checked_text("the name of a group", name), Labels(labels)) for name, labels in groups.items())
+    if not found:
+        raise DomainError("there are no groups", remedy="give at least one")
+    owners: dict[Label, str] = {}
+    for name, members in found:
+        for label in members.labels:
+            if label in owners:
+                raise DomainError(
+                    f"the value {label!r} is in the groups {owners[label]!r} and {name!r}", remedy="keep it in one"
+                )
+            owners[label] = name
+    return found
+
+
 # Each kind is one line here, in the order in which its keys stand in a codebook.
 KINDS: tuple[type[Values], ...] = (
     Codes,
     Labels,
     Bins,
+    Groups,
 )
 
 

@@ -32,6 +32,13 @@ are left out, half of them at a time, and predicted from the others by the same 
 The difference is without bias what the prediction is off by. Mechanisms that choose what to measure choose what is
 predicted worst, so that (5) is rather too large.
 
+**Shares** are N/(N + M), with M the rest of the whole. Errors of one residual in two queries go by the factors of both,
+so that with B_N, B_M and B_NM = Σ_τ v_τ f_τ(N, M), where f(N, M) = f(N, D) − f(N, N),
+
+    E e_N e_M = B_NM/√(B_N B_M) · error of N · error of M                                                            (6)
+
+which is exact where g = 1, on the mean over queries of their shape. ``share`` has what follows from it.
+
 **Intervals** reach z count_error to both sides of the count, and a little further, since cells that were pooled are not
 all alike. They also contain what lies within half a standard error of the unbiased estimate: where a large true count
 was shrunk, the pooled error is too small for it, but its measurement is mostly on the other side. Ends are whole
@@ -41,7 +48,7 @@ numbers, not below zero. docs/intervals.md has the proof of (1) and coverage as 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -88,9 +95,9 @@ _LEAST_ERROR = 0.5
 _ARRAYS = 6.0
 # Errors of cells that are pooled differ, so that their tails are heavier than normal ones: how much further intervals
 # reach, and how much where part of a table was never measured (docs/intervals.md has what this was chosen on).
-_HEAVY, _HEAVIER = 1.12, 1.4
+HEAVY, HEAVIER = 1.12, 1.4
 # Half the width of what an interval contains around the unbiased estimate, in standard errors of that.
-_NEAR = 0.5
+NEAR = 0.5
 SEED = 1
 # How many numbers describe g of an order.
 CURVE = len(_RAMPS) + 1
@@ -133,30 +140,96 @@ class CountErrors:
         counts
             The published counts; any shape.
         """
+        means = self._means(estimates, dict(query_factors(estimates, table, query, query)))
+        return np.sqrt(self._squares(means, sum(not bool(mask.all()) for mask in query), counts))
+
+    def of_parts(
+        self, estimates: Estimates, table: int, queries: tuple[Sequence[Mask], Sequence[Mask]], counts: Sequence[Floats]
+    ) -> PartErrors:
+        """Return what is expected of a count and of the rest of another one that contains it, equation (6).
+
+        Parameters
+        ----------
+        estimates, table
+            As in `of`.
+        queries
+            What the part counts, and what the whole does.
+        counts
+            The published counts of the part and of the whole; of one shape.
+        """
+        inside, all_of = (dict(query_factors(estimates, table, query, query)) for query in queries)
+        both = dict(query_factors(estimates, table, *queries))
+        every = all_of | inside | both
+        rest = {k: all_of.get(k, 0.0) + inside.get(k, 0.0) - 2 * both.get(k, 0.0) for k in every}
+        cross = {k: both.get(k, 0.0) - inside.get(k, 0.0) for k in every}
+        one, other = (self._means(estimates, factors) for factors in (inside, rest))
+        order = sum(not bool(mask.all()) for mask in queries[0])
+        part, whole = counts
+        product = math.fsum(float(self.expected[k]) * factor for k, factor in cross.items())
+        scale = math.sqrt(max((one.base + one.unknown) * (other.base + other.unknown), 0.0))
+        correlation = min(max(product / scale, -1.0), 1.0) if scale > 0 else 0.0
+        squares = self._squares(one, order, part), self._squares(other, order, whole - part)
+        return PartErrors(*squares, correlation * np.sqrt(squares[0] * squares[1]))
+
+    def _means(self, estimates: Estimates, factors: Mapping[int, float]) -> _Means:
+        """Return B and V of a count with these factors."""
         base = variance = unknown = even = 0.0
-        for part, factor in query_factors(estimates, table, query, query):
+        for part, factor in factors.items():
             share = float(self.expected[part]) * factor
             if part == 0:
                 # The factor of the total is the square of the share of all cells that is counted.
-                even = max(float(estimates.values[0]), 0.0) * math.sqrt(factor)
+                even = max(float(estimates.values[0]), 0.0) * math.sqrt(max(factor, 0.0))
             if estimates.counts[part] == 0 and estimates.layout.degrees[part] > 0:
                 unknown += share
             else:
                 base += share
                 variance += residual_variance(estimates, part) * factor
-        order = sum(not bool(mask.all()) for mask in query)
-        scale = math.sqrt(variance) if variance > 0 else 1.0
-        raised = np.maximum(counts, _EMPTIEST * even)
-        squared = base * self._growth(order, raised / scale) + _unmeasured(unknown, raised)
-        least = math.sqrt(variance) if unknown == 0 else math.inf
-        error: Floats = np.sqrt(np.maximum(squared, min(least, _LEAST_ERROR) ** 2))
-        return error
+        # What is left of a difference of two queries that are one may be a little less than nothing.
+        return _Means(max(base, 0.0), max(variance, 0.0), max(unknown, 0.0), even)
+
+    def _squares(self, means: _Means, order: int, counts: Floats) -> Floats:
+        """Return the expected squared error of each count, equation (4)."""
+        scale = math.sqrt(means.variance) if means.variance > 0 else 1.0
+        raised = np.maximum(counts, _EMPTIEST * means.even)
+        squared = means.base * self._growth(order, raised / scale) + _unmeasured(means.unknown, raised)
+        least = math.sqrt(means.variance) if means.unknown == 0 else math.inf
+        squares: Floats = np.maximum(squared, min(least, _LEAST_ERROR) ** 2)
+        return squares
 
     def _growth(self, order: int, relative: Floats) -> Floats:
         """Return g of each count."""
         weights = self.curve[min(order, len(self.curve) - 1)]
         growth: Floats = (_ramps(relative) @ weights).reshape(np.shape(relative))
         return growth
+
+
+@dataclass(frozen=True)
+class _Means:
+    """B of a count, split into what was measured (``base``) and what was not, V, and the count if all were even."""
+
+    base: float
+    variance: float
+    unknown: float
+    even: float
+
+
+@dataclass(frozen=True, eq=False)
+class PartErrors:
+    """Expected squares of the errors of a part and of the rest of its whole, and their expected product, by group."""
+
+    part: Floats
+    rest: Floats
+    product: Floats
+
+    @property
+    def whole(self) -> Floats:
+        """The expected squared error of the whole: part and rest together."""
+        return self.part + 2 * self.product + self.rest
+
+    @property
+    def shared(self) -> Floats:
+        """The expected product of the errors of part and whole."""
+        return self.part + self.product
 
 
 def _unmeasured(mean: float, counts: Floats) -> Floats | float:
@@ -467,13 +540,13 @@ def count_interval(
         How often the interval shall cover the true count.
     """
     z = quantile(level)
-    reach = (_HEAVY if estimate is not None else _HEAVIER) * z * errors
+    reach = (HEAVY if estimate is not None else HEAVIER) * z * errors
     if std_error is not None:
         # Not further than the noise itself would ask for.
         reach = np.minimum(reach, z * np.maximum(errors, std_error))
     low, high = counts - reach, counts + reach
     if estimate is not None:
-        near = _NEAR * (std_error or 0.0)
+        near = NEAR * (std_error or 0.0)
         low, high = np.minimum(low, estimate - near), np.maximum(high, estimate + near)
     # A true count is a whole number: ends move inwards, though not past the count itself.
     low = np.maximum(np.minimum(np.ceil(low), np.floor(counts)), 0.0) + 0.0

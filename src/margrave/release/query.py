@@ -256,8 +256,12 @@ def answer_share(tables: PublishedTables, where: Where, of: Where, *, by: Iterab
     # Over the same attributes both come from one table: by methods whose tables disagree, no share can pass one.
     whole = Query(whole.by, {**{name: _all(tables.domain, name) for name in part.masks}, **whole.masks})
     place = tables.place(tuple(part.masks))
-    shared = tables.covariance(place, _cell(tables, place, part), _cell(tables, place, whole))
-    return Share.of(answer(tables, place, part, level), answer(tables, place, whole, level), shared)
+    cells = _cell(tables, place, part), _cell(tables, place, whole)
+    above, below = (answer(tables, place, query, level) for query in (part, whole))
+    expected = None
+    if tables.errors is not None:
+        expected = tables.errors.of_parts(tables.estimates, place, cells, (above.values, below.values))
+    return Share.of(above, below, tables.covariance(place, *cells), expected)
 
 
 def _all(domain: Domain, name: str) -> Mask:

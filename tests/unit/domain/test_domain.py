@@ -158,7 +158,7 @@ def test_a_size_must_be_a_whole_number_of_at_least_one(size):
 
 
 def test_some_set_of_values_must_be_declared():
-    with refused("attribute 'x' has neither size nor labels nor cuts; give one of them"):
+    with refused("attribute 'x' has neither size nor labels nor cuts nor groups; give one of them"):
         Attribute("x")
 
 
@@ -530,7 +530,7 @@ def test_a_misspelt_key_is_not_ignored():
     entry = {"name": "sex", "size": 2, "lables": ["F", "M"]}
     with refused(
         "attribute 1 of the codebook has the unknown key 'lables'; did you mean 'labels'? "
-        "(it may have name, size, labels, cuts, whole, missing, other, outside, description)"
+        "(it may have name, size, labels, cuts, whole, groups, missing, other, outside, description)"
     ):
         Domain.from_json(json.dumps(codebook(attributes=[entry])))
     with refused("the codebook has the unknown key 'descripton'; did you mean 'description'?"):

@@ -386,7 +386,10 @@ def require_columns(
     for_custodian
         Whether only the custodian of the table sees the message.
     """
-    remedies = dict.fromkeys(columns, "name its columns as the domain does")
+    named = "name its columns as the domain does"
+    if engine.untyped:
+        named += ", or if a CSV file has no header, give names=… (--names age,sex)"
+    remedies = dict.fromkeys(columns, named)
     if counts is not None:
         remedies[counts] = "name the column that says how often each row counts by counts=… (--counts)"
     if privacy_id is not None:

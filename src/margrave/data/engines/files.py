@@ -18,6 +18,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from glob import escape, glob, has_magic
+from itertools import islice
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
@@ -43,6 +44,7 @@ _TABLES = (
 )
 _MARKS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 _AS_TYPED = {"\t": "tab"}
+_IF_NO_HEADER = "if the file has no header, say so: header=False (--no-header), or names=… (--names age,sex)"
 # What is left out at the edges of fields.
 _BLANKS = " \t"
 # How old and new files of Excel (the latter are ZIP archives), and texts in UTF-16, begin.
@@ -286,7 +288,10 @@ def read_headers(files: Sequence[str], text_format: TextFormat) -> list[str]:
     if any(header != names for header in headers):
         raise DataError("the files have different headers", remedy="give files with the same columns in the same order")
     if len(set(names)) != len(names):
-        raise DataError("two columns of the header have the same name", remedy="give each its own name")
+        raise DataError(
+            "two columns of the header have the same name",
+            remedy=f"give each its own name; {_IF_NO_HEADER}",
+        )
     return names
 
 
@@ -320,10 +325,11 @@ def _read_header(file: str, text_format: TextFormat) -> list[str]:
         return names  # a first row like any other, which may have empty fields
     if not names or not all(names):
         raise DataError(
-            f"the file {file!r} has no header, or one with an empty name", remedy="give every column a name there"
+            f"the file {file!r} has no header, or one with an empty name",
+            remedy=f"give every column a name there; {_IF_NO_HEADER}",
         )
-    if len(names) == 1 and text_format.delimiter is None:
-        _check_separated(file, names[0], text_format.delimiter_of(file))
+    if len(names) == 1:
+        _check_separated(file, names[0], text_format)
     return names
 
 
@@ -340,16 +346,27 @@ def _check_beginning(file: str, text_format: TextFormat) -> None:
         raise DataError(f"the file {file!r} is UTF-16", remedy="give encoding='utf-16' (--encoding utf-16)")
 
 
-def _check_separated(file: str, header: str, delimiter: str) -> None:
-    """Refuse a header that is one name with marks in it that separate names in other files."""
-    for mark, spoken in _MARKS.items():
-        if mark in header:
-            typed = _AS_TYPED.get(mark, mark)
-            raise DataError(
-                f"the header of {file!r} has {spoken} and no {_MARKS[delimiter]}",
-                remedy=f"give delimiter={typed!r} "
-                f"(--delimiter {typed!r}), or delimiter={_AS_TYPED.get(delimiter, delimiter)!r} if it is one name",
-            )
+def _check_separated(file: str, header: str, text_format: TextFormat) -> None:
+    """Refuse a header that is a remark, or one name with marks in it that separate names in other files."""
+    delimiter = text_format.delimiter_of(file)
+    with open_text(file, text_format.encoding) as lines:
+        second = next(islice(lines, 1, None), "")
+    # A mark that the next line has as often separates the fields of both.
+    mark = next((mark for mark in _MARKS if mark in header and header.count(mark) == second.count(mark)), "")
+    fields = len(next(csv.reader([second], delimiter=delimiter), []))
+    if not mark and fields > 1:
+        raise DataError(
+            f"the first line of {file!r} is one field and the second line is {fields:,} fields",
+            remedy="the first line must be the header: remove from the file a title or a remark that stands before it",
+        )
+    mark = mark or next((mark for mark in _MARKS if mark in header), "")
+    if mark and text_format.delimiter is None:
+        typed = _AS_TYPED.get(mark, mark)
+        raise DataError(
+            f"the header of {file!r} has {_MARKS[mark]} and no {_MARKS[delimiter]}",
+            remedy=f"give delimiter={typed!r} "
+            f"(--delimiter {typed!r}), or delimiter={_AS_TYPED.get(delimiter, delimiter)!r} if it is one name",
+        )
 
 
 def _wrong_encoding(file: str, text_format: TextFormat) -> DataError:
