@@ -229,7 +229,7 @@ def test_the_way_of_counting_is_chosen_by_engine_and_public_numbers():
     push, reason = pushdown.choose(engine, small)
     assert push
     assert reason == (
-        "for 1 tables of 2 columns and 1,000,000 rows (taken for the number that is not stated), counting there is "
+        "for 1 tables of 2 columns and 1,000,000 rows (assumed, because none is stated), counting there is "
         "expected to take 0.4 s, fetching 2.1 s"
     )
     assert pushdown.choose(engine, Layout.of((4000, 4000), [(0, 1)])) == (

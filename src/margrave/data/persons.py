@@ -1,7 +1,7 @@
 """PRIVATE: whose row it is, and which rows of a person are kept, by one rule for every engine.
 
 **Whose row.** The bound on the rows of a person holds only if everything that looks at ids agrees on which of them are
-equal. If two ids are taken for one, each displaces rows of the other; if one id is taken for two, it keeps twice the
+equal. If two ids are treated as one, each displaces rows of the other; if one id is treated as two, it keeps twice the
 rows. So ids are brought into one form first, in which equal ids are the same whole number, text or bytes, and nothing
 but that form is looked at afterwards. Types for which this is not known to be possible on every way from the table to
 here are refused.

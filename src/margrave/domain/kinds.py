@@ -161,7 +161,7 @@ class Labels(Values):
         return next(same, None)
 
     def compare(self, relation: str, number: float, *, missing: int | None) -> Mask:
-        """Return which labels stand in a relation to a number; all but the missing category must be numbers."""
+        """Return which labels are in a relation to a number; all except the missing category must be numbers."""
         numbers = {code: label for code, label in self._numbers_by_code.items() if code != missing}
         if len(numbers) < self.size - (missing is not None and missing < self.size):
             raise QueryError(NO_ORDER.format("its labels"))
@@ -472,8 +472,8 @@ def declare(name: str, given: Mapping[str, object]) -> Values:
     name
         The name of the attribute, for messages.
     given
-        Keys of a codebook. A declaring key with None counts as left out. A size may stand beside another kind, and must
-        agree with it then.
+        Keys of a codebook. A declaring key with None counts as left out. A size may be given with another kind, and
+        must agree with it then.
     """
     kind = _declared_kind(name, given)
     try:

@@ -48,17 +48,17 @@ _WORDS = Words(
     count="non-negative count",
     column="non-negative counts that agree with each other in every sum",
     report="The non-negative count is found from the same noisy measurements so that all tables agree with each other, "
-    "no cell is below zero, and what is mere noise is smoothed. It is nearer to the truth on the whole, but it is not "
+    "no cell is below zero, and noise is smoothed. It is closer to the truth overall, but it is not "
     "unbiased, and the interval is not its own.",
     registry="GReM-LNN: tables found from the measurements so that no count is negative, all agree in every sum, and "
-    "what is mere noise is smoothed.",
+    "noise is smoothed.",
 )
 _WHOLE_WORDS = Words(
     counts="whole counts",
     count="whole count",
     column="whole numbers that agree with each other in every sum, counted from made-up rows",
     report="The whole count is counted from made-up rows whose tables are near the non-negative ones: all tables agree "
-    "with each other and hold whole people only. It is nearer to the truth on the whole, but it is not unbiased, and "
+    "with each other and are whole numbers. It is closer to the truth overall, but it is not unbiased, and "
     "the interval is not its own.",
     registry="GReM-LNN, then tables counted from made-up rows that are near them: whole numbers, none negative, and "
     "all agree in every sum.",
@@ -304,7 +304,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_numeral(text: str) -> bool:
-    """Tell whether a text is a number, as it comes from the command line."""
+    """Tell whether a text from the command line is a number."""
     try:
         float(text)
     except ValueError:

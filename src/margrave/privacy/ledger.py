@@ -361,7 +361,7 @@ class Ledger:
     def _append(
         self, file: int, contents: Contents, rho: Fraction, purpose: str, details: Mapping[str, Detail]
     ) -> Entry:
-        """Write an entry in the place of a torn line, or after the last one."""
+        """Write an entry in place of a torn line, or after the last one."""
         total = contents.spent + rho
         if total.denominator.bit_length() > _MOST_TOTAL_BITS:
             raise LedgerError(

@@ -329,7 +329,7 @@ def require_beginning(path: Path, content: bytes) -> None:
 
 @contextmanager
 def _draft(path: Path, content: bytes) -> Iterator[Path]:
-    """Write lines to a hidden file beside a ledger, which is gone when the block ends."""
+    """Write lines to a hidden file next to a ledger, which is removed when the block ends."""
     _file_locks()
     draft = path.with_name(f".{path.name}.{uuid4().hex}.draft")
     try:
