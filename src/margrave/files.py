@@ -124,7 +124,7 @@ def _refuse_constant(constant: str) -> NoReturn:
 
 
 def _whole_number(digits: str) -> int:
-    """Return a whole number of a sane length."""
+    """Return a whole number of a reasonable length."""
     _check_length(digits)
     return int(digits)
 

@@ -94,7 +94,7 @@ def counted(data, domain=DOMAIN, **options):
         (
             "x.db",
             {"table": "t"},
-            r"^'x\.db' is a database of some kind, and DuckDB files end in \.duckdb: if it is one",
+            r"^'x\.db' looks like a database: if it is a DuckDB file",
         ),
         ("x.xlsx", {"query": "t"}, r"^'x\.xlsx' is a spreadsheet; save it as CSV \(UTF-8\) there and give that file$"),
         ("x.txt", {"encoding": "utf-16"}, r"^'x\.txt' does not say by its ending how fields are separated; give"),

@@ -6,7 +6,7 @@ rows. So ids are brought into one form first, in which equal ids are the same wh
 but that form is looked at afterwards. Types for which this is not known to be possible on every way from the table to
 here are refused.
 
-- *Whole numbers, truth values, dates, times of day, timestamps*: by their value.
+- *Whole numbers, booleans, dates, times of day, timestamps*: by their value.
 - *Decimals*: by their value; 1.0 and 1.00 are one id, because a column has one scale.
 - *Floating-point numbers*: by their value; −0.0 is 0.0, and NaN is missing.
 - *Texts* and *bytes*: byte for byte. ``"a"``, ``"A"`` and ``"a "`` are three ids. Where an engine says that it takes
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 FOLDED = "texts that the engine treats as equal although they differ"
 _ALLOWED = (
-    "whole numbers, texts that are compared byte for byte, bytes, truth values, dates, times of day without a zone, "
+    "whole numbers, texts that are compared byte for byte, bytes, booleans, dates, times of day without a zone, "
     "timestamps, UUIDs, decimals and floating-point numbers"
 )
 _A_DAY = 86_400_000  # milliseconds

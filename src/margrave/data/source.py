@@ -264,7 +264,7 @@ class TableSource:
 
     @property
     def contributions_bounded(self) -> str:
-        """Whether rows of persons are chosen by an id ("enforced"), or the caller's word is taken ("declared")."""
+        """Whether rows of persons are limited by an id ("enforced"), or only declared by the caller ("declared")."""
         return "declared" if self._data.privacy_id is None else "enforced"
 
     @property

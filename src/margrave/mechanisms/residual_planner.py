@@ -377,7 +377,7 @@ def measure(
 
 
 def _check_cost(plan: Plan, noise: list[Fraction | None]) -> None:
-    """Refuse noise that costs more than the budget, exactly: what is charged must not rest on how a plan was made."""
+    """Refuse noise that costs more than the budget, exactly: what is charged must not depend on how a plan was made."""
     share = plan.rho * _SHARE
     spent = sum(
         math.ceil(exact_cost(plan.layout.shape(table), variance, plan.contributions) / share)

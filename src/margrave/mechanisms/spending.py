@@ -435,7 +435,7 @@ def deferred_signals(budget: Budget, *, asked: bool) -> Iterator[Deferral]:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP like Ctrl-C while the block runs, so that it tidies up and can be spoken about."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C while the block runs, so that it cleans up and its end can be reported."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -459,7 +459,7 @@ def _rounded(value: Fraction) -> str:
 
 
 def _read_only(array: _Array) -> _Array:
-    """Return the array, no longer to be written to."""
+    """Return the array as read-only."""
     array.setflags(write=False)
     return array
 

@@ -63,7 +63,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class SystemEntropy:
-    """The random bits of the operating system (``os.urandom``), which are fit for cryptography."""
+    """The random bits of the operating system (``os.urandom``), which are suitable for cryptography."""
 
     name: str = field(default="system entropy", init=False)
     private: bool = field(default=True, init=False)
@@ -170,7 +170,7 @@ class Words:
 
 
 def _checked(source: Source, count: int) -> WordArray:
-    """Return words of a source that keeps its word about their number and type."""
+    """Return words of a source, checked for their number and type."""
     words = source.words(count)
     if not isinstance(words, np.ndarray) or words.dtype != np.uint64 or words.shape != (count,):
         raise NoiseError(

@@ -302,7 +302,7 @@ def header(cap: Fraction) -> tuple[bytes, Contents]:
 
 
 def create(path: Path, content: bytes) -> bool:
-    """Begin a ledger with these lines; return False if one is there, as when another process has just begun it.
+    """Create a ledger with these lines; return False if one exists, as when another process has just created it.
 
     The lines are written to a file of another name, which is then linked to the right one: a ledger is never there
     without them, and of two processes that begin one, one wins. A process killed in between leaves its draft, a
@@ -322,7 +322,7 @@ def create(path: Path, content: bytes) -> bool:
 
 
 def require_beginning(path: Path, content: bytes) -> None:
-    """Refuse, before it is needed, a place where no ledger with these lines can be begun; nothing stays there."""
+    """Refuse, before it is needed, a place where no ledger with these lines can be created; nothing stays there."""
     with _draft(path, content):
         pass
 

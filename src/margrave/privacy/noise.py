@@ -220,7 +220,7 @@ class LazySampler:
 
 
 def gaussian_sampler(name: str = "margrave", *, source: Source | None = None) -> Sampler:
-    """Return a sampler by its name, or say at once why it cannot be had.
+    """Return a sampler by its name, or say at once why it is not available.
 
     Parameters
     ----------

@@ -384,7 +384,7 @@ def odds_factor(epsilon: float) -> str:
 
 
 def surest(prior: float, epsilon: float) -> str:
-    """Return how likely somebody can come to hold that a person is in the table, in per cent, rounded up.
+    """Return how certain somebody can become that a person is in the table, in per cent, rounded up.
 
     With odds multiplied by at most e^ε, a probability p becomes at most  e^ε p / (1 − p + e^ε p).
     """

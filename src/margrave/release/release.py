@@ -202,7 +202,7 @@ class Release:
         seed: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Rows:
-        """Return made-up rows whose tables are near those of the release; costs no budget (docs/rows.md).
+        """Return synthetic rows whose tables are close to those of the release; costs no budget (docs/rows.md).
 
         Ctrl-C ends the work early and keeps the best rows so far (``rows.interrupted``).
 
@@ -218,7 +218,7 @@ class Release:
         from margrave.release.facts import statement
         from margrave.synthesis.rows import synthesize
 
-        self._require_agreement("made-up rows are")
+        self._require_agreement("synthetic rows are")
         options = self.method.options_text()
         origin = {
             "release": f"{len(self.workload):,} tables by the method {self.method.name!r}"
@@ -231,7 +231,7 @@ class Release:
     def integers(self) -> Release:
         """Return the release with whole numbers for counts, all of which agree with each other in every sum.
 
-        They are counted from made-up rows whose tables are near those of the release (docs/rows.md), and are on the
+        They are counted from synthetic rows whose tables are near those of the release (docs/rows.md), and are on the
         whole as near to the truth or nearer. The unbiased estimates and their intervals stay as they are.
         """
         from margrave.methods.nonnegative import NonNegative, whole_tables

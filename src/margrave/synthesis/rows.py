@@ -106,7 +106,7 @@ class Rows:
         return len(self.codes)
 
     def __repr__(self) -> str:
-        return f"Rows({len(self):,} made-up rows of {len(self.domain)} attributes)"
+        return f"Rows({len(self):,} synthetic rows of {len(self.domain)} attributes)"
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -275,7 +275,7 @@ def synthesize(
     origin: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Rows:
-    """Return made-up rows whose tables are near those of a closure, in the words of its domain.
+    """Return synthetic rows whose tables are near those of a closure, in the words of its domain.
 
     Parameters
     ----------
@@ -342,7 +342,7 @@ def _named(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _column(attribute: Attribute, codes: Codes, within: Floats) -> pa.Array:
-    """Return the values of one attribute: numbers and truth values as such, all else by name; missing ones are null."""
+    """Return the values of one attribute: numbers and booleans as such, all else by name; missing ones are null."""
     import pyarrow as pa
 
     # A category that was added for missing values is what stands after the declared ones and is no other value's.

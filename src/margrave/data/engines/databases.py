@@ -86,7 +86,7 @@ def open_ibis(table: Any, stack: ExitStack) -> Engine:  # noqa: ANN401 - Ibis is
 
 
 def _relation(table: Any, backend: Any) -> Any:  # noqa: ANN401 - Ibis is an extra
-    """Return an Ibis table on DuckDB as a relation of DuckDB: Ibis 12 asks for a method that DuckDB 2 has no more."""
+    """Return an Ibis table on DuckDB as a relation of DuckDB: Ibis 12 calls a method that DuckDB 2 no longer has."""
     _hand_over(table)
     return backend.con.sql(backend.compile(table))
 
@@ -104,7 +104,7 @@ class IbisDuckEngine(DuckEngine):
 
 
 class IbisEngine(Engine):
-    """An Ibis table, on a back end whose ways with texts are not known."""
+    """An Ibis table, on a back end whose text comparison is not known."""
 
     # A connection may belong to the thread that made it, as that of SQLite does.
     threaded = False

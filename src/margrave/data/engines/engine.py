@@ -80,7 +80,7 @@ class Engine(ABC):
     names
         The columns.
     untyped
-        Whether all values are texts that numbers and truth values have to be read from.
+        Whether all values are texts that numbers and booleans have to be read from.
     decimal
         The mark before the fraction of a number that is read from a text.
     remote

@@ -227,7 +227,7 @@ class _Remote:
         return getattr(self._part, name)(*own, **options)
 
     def close(self) -> None:
-        """Let go of all arrays."""
+        """Release all arrays."""
         del self._part, self._z
 
 
