@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from margrave.algebra.layout import Layout
-from margrave.errors import ReleaseError, StoreError, WorkloadError
+from margrave.errors import PlanError, ReleaseError, StoreError
 from margrave.measurements.measurements import Measurements
 from margrave.memory import on_disk
 from margrave.methods import DEFAULT, Method, find
@@ -106,7 +106,7 @@ def _check_request(measurements: object, workload: object) -> None:
             remedy="give one, as in Workload.all_kway(domain, 3)",
         )
     if workload.domain != measurements.domain:
-        raise WorkloadError(
+        raise PlanError(
             f"the workload is over {workload.domain!r} and the measurements over {measurements.domain!r}",
             remedy="make both over one domain (labels and descriptions count too)",
         )
