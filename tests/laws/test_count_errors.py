@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from seeded_releases import DOMAIN, LAYOUT, TRUTH, WORKLOAD, released
 
 import margrave as mg
@@ -11,7 +13,7 @@ from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.methods.method import Made, Method, Request, Words
 from margrave.reconstruction.estimates import Estimates, estimate_residuals
-from margrave.release.count_errors import _Pool, learn_errors
+from margrave.release.count_errors import Line, _Pool, largest_square, learn_errors
 from margrave.synthesis.made_up_draws import pretended_noise
 
 
@@ -92,6 +94,29 @@ def cells(epsilon, method="lnn"):
             constant = [np.full(size, table.std_error), np.full(size, len(members))]
             columns.append(np.stack([*(part.ravel() for part in parts), *constant]))
     return np.concatenate(columns, axis=1)
+
+
+@given(st.integers(1, 60), st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0, 50), st.floats(0.01, 1))
+@settings(deadline=None)
+def test_no_true_count_within_its_line_errs_by_more_than_the_bound(most, shares, error, share):
+    """Bhatia and Davis: whatever a count is distributed like between 0 and F + 1, its variance is at most m(F + 1 − m).
+
+    The count is published as the mean less what the bound adds to it, so that the mean is as supposed.
+    """
+    values = np.round(np.array(shares) * (most + 1))
+    line = Line(np.array(max(most - error, 0.0)), np.array(min(error, most)), share)
+    mean = values.mean()
+    count = mean - 0.25 * most * share - 1
+    if count >= 0:
+        assert np.mean((values - mean) ** 2) <= largest_square(np.array(count), line) * (1 + 1e-9) + 1e-9
+
+
+def test_the_bound_is_reached_where_all_of_a_line_is_in_one_of_its_cells():
+    """F + 1 = 21 people all in a cell or not at all, with mean 6."""
+    line = Line(np.array(18.0), np.array(2.0), 0.1)
+    values = np.array([21.0] * 2 + [0.0] * 5)
+    count = values.mean() - 0.25 * 20 * 0.1 - 1
+    assert largest_square(np.array(count), line) == pytest.approx(np.mean((values - values.mean()) ** 2))
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])

@@ -77,6 +77,9 @@ class Table:
     count_error
         The expected error of each of the ``values``: the root of its mean square, read-only (docs/intervals.md). None
         where errors were not learned.
+    noise
+        The standard error of the estimate as if what was measured had not been chosen by earlier noise: that by which
+        intervals of counts are held; ``std_error`` where there is one. None where the estimate has none.
     """
 
     attributes: tuple[str, ...]
@@ -89,6 +92,7 @@ class Table:
     whole: bool = False
     direct: float | None = None
     count_error: Floats | None = None
+    noise: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", read_only(self.values))
@@ -224,7 +228,8 @@ class Table:
         if self._interval is not None and self.estimate is not None and np.array_equal(self.values, self.estimate):
             # The count is the estimate, and has its interval, but for one that would read as certainty.
             return self._interval.low, np.where(self._interval.high < 1, 1.0, self._interval.high)
-        return count_interval(self.values, self.count_error, self.estimate, self.std_error, self.level)
+        noise = self.std_error if self.noise is None else self.noise
+        return count_interval(self.values, self.count_error, self.estimate, noise, self.level)
 
     @cached_property
     def _interval(self) -> Interval | None:
