@@ -100,7 +100,7 @@ class Evaluation:
         require_outside(file)
         path = Path(file)
         if os.path.lexists(path):
-            raise ReleaseError(f"{path} exists already", remedy="choose another name")
+            raise ReleaseError(f"{path} already exists", remedy="choose another name")
         try:
             with replacing(path) as stream:
                 stream.write((json.dumps(self.to_dict(), indent=2) + "\n").encode())

@@ -113,7 +113,7 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise DomainError(f"key {key!r} stands twice in one JSON object", remedy="keep the one that is meant")
+                raise DomainError(f"key {key!r} appears twice in one JSON object", remedy="keep the one that is meant")
             seen.add(key)
     return document
 

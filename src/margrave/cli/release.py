@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from margrave.release.release import Release
     from margrave.workload import Workload
 
-_UNBIASED = "Errors are standard errors of the unbiased estimates; the non-negative tables are nearer on the whole."
+_UNBIASED = (
+    "Errors are standard errors of the unbiased estimates; the non-negative tables are closer to the truth overall."
+)
 _Margins = dict[tuple[str, ...], float]
 
 
@@ -365,7 +367,7 @@ def _beginning(ledger: Ledger, delta: float) -> str:
     from margrave.privacy.budget import Budget, format_budget
 
     return (
-        f"ledger: a new ledger is begun, {ledger.path}, with the cap "
+        f"ledger: a new ledger is created, {ledger.path}, with the cap "
         f"{format_budget(Budget.zcdp(rho=ledger.cap, delta=delta))}. If this table has a ledger elsewhere, stop now "
         "(Ctrl-C) and name that file."
     )

@@ -105,7 +105,7 @@ def _text(value: object, digits: int) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return one value as JSON has it; what differs from zero by rounding alone is zero."""
+    """Return one value as JSON has it; what differs from zero only by rounding is zero."""
     if isinstance(value, float):
         return None if not math.isfinite(value) else 0.0 if abs(value) < _ROUNDING else value
     return value

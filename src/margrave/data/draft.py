@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 WARNING = (
     "PRIVATE DRAFT, not for publication: these values were read from private data. Check every attribute, keep only "
-    "what is public knowledge whoever is in the table, add values that could occur, and then set reviewed to true."
+    "what is public knowledge regardless of who is in the table, add values that could occur, and then set reviewed to "
+    "true."
 )
 MISSING, OTHER = "missing", "other"
 # A column with more different texts or dates is left out, one with more different numbers is cut.
@@ -76,7 +77,7 @@ _MOST_EXAMPLES = 5
 _UNREAD = {
     "decimal commas": "they look like numbers with a decimal comma; give decimal=',' (--decimal ,)",
     "thousands": (
-        "they look like numbers with marks between thousands; write them without, and if a comma stands before the "
+        "they look like numbers with marks between thousands; write them without, and if a comma separates the "
         "fraction, give decimal=',' (--decimal ,)"
     ),
 }
@@ -263,7 +264,7 @@ def _declared(profile: Profile) -> dict[str, Any] | str:
     if not profile.kind:
         return "it has no values"
     if profile.kind == "others":
-        return "moments, bytes or values of another kind; make a column of few values of it"
+        return "timestamps, bytes or other values; derive a column with few values from it"
     if profile.kind == "truth values":
         return {"labels": [False, True]}
     if profile.kind == "numbers":
@@ -271,7 +272,7 @@ def _declared(profile: Profile) -> dict[str, Any] | str:
     if profile.kind in _UNREAD:
         return _UNREAD[profile.kind]
     if profile.kind == "dates" and (profile.distinct is None or len(profile.distinct) > _MOST_DATES):
-        return "dates; make years or months of them"
+        return "dates; derive years or months from them"
     if _is_identifier(profile):
         return "an identifier: no value comes twice"
     if profile.distinct is None or len(profile.distinct) > _MOST_LABELS:

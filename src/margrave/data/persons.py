@@ -46,7 +46,7 @@ from margrave.privacy.entropy import SystemEntropy
 if TYPE_CHECKING:
     import duckdb
 
-FOLDED = "texts that the engine takes for equal although they differ"
+FOLDED = "texts that the engine treats as equal although they differ"
 _ALLOWED = (
     "whole numbers, texts that are compared byte for byte, bytes, truth values, dates, times of day without a zone, "
     "timestamps, UUIDs, decimals and floating-point numbers"
@@ -182,7 +182,7 @@ class Choice:
     Parameters
     ----------
     privacy_id
-        The column that tells whose row it is.
+        The column that identifies the person of each row.
     most
         How many rows of one person are kept.
     salt
@@ -224,7 +224,7 @@ def chosen_sql(source: str, columns: Sequence[str], row: Sequence[str], most: in
     Parameters
     ----------
     source
-        The rows, as SQL has them after FROM; a column ``PERSON`` tells whose each is.
+        The rows, as SQL has them after FROM; a column ``PERSON`` identifies the person.
     columns
         Which columns are kept; the rank is kept too, so that there is one.
     row

@@ -138,7 +138,7 @@ _CONNECTION_FAULTS = (
     (
         "28P01",
         r"password authentication failed",
-        "user or password are wrong (28P01)",
+        "user or password is wrong (28P01)",
         "check the user in the URL, and PGPASSWORD, ~/.pgpass or the service file that the password comes from",
     ),
     (
@@ -150,7 +150,7 @@ _CONNECTION_FAULTS = (
     (
         "28000",
         r"role .* does not exist|no pg_hba.conf entry",
-        "the server does not let this user in (28000)",
+        "the server rejects this user (28000)",
         "check the user in the URL, and ask the server's administrator for an entry in pg_hba.conf",
     ),
     (
@@ -170,7 +170,7 @@ _CONNECTION_FAULTS = (
         "",
         r"timeout|timed out",
         "the server did not answer in time",
-        "check host and port in the URL, and that no firewall stands between",
+        "check host and port in the URL, and that no firewall blocks it",
     ),
     (
         "",
@@ -260,7 +260,7 @@ def postgres_table(connection: Any, query: str) -> Any:  # noqa: ANN401 - psycop
     mapper = backend.compiler.type_mapper
     schema = {name: mapper.from_string(kind) for name, (kind,) in zip(names, types, strict=True)}
     if len(schema) != len(names):
-        raise DataError("the query's result has two columns of one name", remedy="give each a name of its own")
+        raise DataError("the query's result has two columns of one name", remedy="give each its own name")
     return backend.sql(f"SELECT * FROM {marker} AS margrave_query", schema=ibis.schema(schema))
 
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 _NOT_SHOWN = "nothing was charged, and what the engine said is not shown because it may hold values"
 _NO_QUERY = (
-    "could not be asked ({error}): the query is not one SELECT in its SQL, or names a table, column or function that "
+    "could not be queried ({error}): the query is not one SELECT in its SQL, or names a table, column or function that "
     "is not there; run it in a client of the database to see what is wrong"
 )
 _NO_CONNECTION = (
@@ -29,7 +29,7 @@ _NO_CONNECTION = (
 _NO_TABLE = "has no such table ({error}); check its name, with its schema before a dot, as in survey.people"
 _NO_FILE = (
     "may not open other files ({error}): a query or a view reads the tables of its database alone; give those files as "
-    "DATA, or open them by a connection of your own and give the relation"
+    "DATA, or open them with your own connection and give the relation"
 )
 _READ_ONLY = "may not be changed ({error}): a query can read and do nothing else"
 _NO_RIGHT = "may not be read by this user ({error}); request permission to read the table"

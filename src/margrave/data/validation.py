@@ -83,7 +83,7 @@ class Fit:
     dropped
         How many rows the policies drop.
     persons
-        How many rows persons have, where a column tells whose row it is.
+        How many rows persons have, where a column identifies the person of each row.
     """
 
     attributes: tuple[AttributeFit, ...]
@@ -299,7 +299,7 @@ class Persons:
     Parameters
     ----------
     privacy_id
-        The column that tells whose row it is.
+        The column that identifies the person of each row.
     untyped
         Whether ids are texts of a file, so that an empty one is missing.
     """

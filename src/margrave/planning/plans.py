@@ -158,7 +158,7 @@ class Plan(Expectation):
         if noise <= 0:  # a zero here must never be taken for "no noise needed"
             raise PlanError(
                 f"residual {self._label(table)} has an attribute of one value and is identically zero",
-                remedy="it is not measured: go by plan.measured",
+                remedy="it is not measured: use plan.measured",
             )
         return noise
 
@@ -309,7 +309,7 @@ def budget_for_margin(
         raise PlanError(
             f"a margin of {margin!r} on {table} needs rho = {_rounded(rho)}, and no budget is that "
             f"{'large' if rho > 1 else 'small'}",
-            remedy="ask for a margin that means something for counts",
+            remedy="ask for a margin that makes sense for counts",
         ) from error
 
 
@@ -333,7 +333,7 @@ def check_weights(workload: Workload) -> None:
         raise PlanError(
             f"the largest weight is {ratio:.2g} times the smallest",
             remedy=f"keep them within a factor of "
-            f"{_LARGEST_WEIGHT_RATIO:.0e}, or leave out the tables that hardly count",
+            f"{_LARGEST_WEIGHT_RATIO:.0e}, or leave out the tables that hardly matter",
         )
 
 
@@ -535,6 +535,6 @@ def _missed(margins: Mapping[tuple[str, ...], float], needed: Budget, budget: Bu
     """Return the error for targets that a budget cannot meet, or hardly."""
     named = ", ".join(f"± {margin:g} on {' × '.join(names) or 'the total'}" for names, margin in margins.items())
     return PlanError(
-        f"{named}: no plan within {format_budget(budget)} has that; these tables alone take {format_budget(needed)}",
+        f"{named}: no plan within {format_budget(budget)} meets this; these tables alone need {format_budget(needed)}",
         remedy="raise the budget, or ask for wider margins",
     )

@@ -17,7 +17,7 @@ never returned and nothing was released; a crash after it leaves a charge for wh
 only over-charge, and two processes cannot overspend together. A last line that is not complete is called *torn*: what
 was charged before it is safe to read, but nothing more is charged until `Ledger.repair` has booked it.
 
-*When a file begins.* A ledger that is not there yet is begun by its first charge, header and entry in one, or by
+*When a file begins.* A ledger that does not exist yet is created by its first charge, header and entry in one, or by
 `Ledger.create`. A run that is refused leaves no file behind.
 
 *What goes in.* Only what the caller gives: never put in a value that was read from the private table. The mechanisms of
@@ -155,7 +155,7 @@ class Ledger:
         """
         if not create(require_local(path), header(_amount("the cap of a ledger", cap))[0]):
             raise LedgerError(
-                f"{str(path)!r} is there already", remedy="a ledger is never begun anew: name another file"
+                f"{str(path)!r} already exists", remedy="a ledger is never started over: name another file"
             )
         return cls(path)
 
@@ -268,7 +268,7 @@ class Ledger:
         with locked(self._path, write=True) as file:
             contents = self._contents(file)
             if not contents.torn:
-                raise LedgerError(f"ledger {str(self._path)!r} is whole: there is nothing to repair")
+                raise LedgerError(f"ledger {str(self._path)!r} is complete: there is nothing to repair")
             found = [amount for amount in (torn_amount(contents.torn), stated) if amount is not None]
             if not found:
                 raise LedgerError(
@@ -312,7 +312,7 @@ class Ledger:
             raise LedgerError(
                 f"ledger {str(self._path)!r} has the cap {format_rho(contents.cap)} (exactly "
                 f"{amount_text(contents.cap)}), not {format_rho(self._asked)}",
-                remedy="a cap is fixed when a ledger begins: leave the cap out or give the same",
+                remedy="a cap is fixed when a ledger is created: leave the cap out or give the same",
             )
         if self._seen is not None:
             count, last = self._seen

@@ -195,10 +195,10 @@ def cut_short(record: Provenance) -> str:
 def noise(record: Provenance) -> str:
     """Return who drew the noise, and from what, as the end of a sentence."""
     if not record.private:
-        return f"drawn by {record.sampler}, which is not fit for private data"
+        return f"drawn by {record.sampler}, which is not suitable for private data"
     return (
-        f"discrete Gaussian, drawn by {record.sampler}: exactly, on whole numbers, from randomness that nobody can "
-        "repeat"
+        f"discrete Gaussian, drawn by {record.sampler}: exactly, on whole numbers, from randomness that cannot be "
+        "reproduced"
     )
 
 

@@ -314,7 +314,7 @@ def checked_rows(rows: object, total: float) -> int:
     if not 0 <= count <= _MOST_ROWS:
         raise ReleaseError(f"{count:,} rows are asked for", remedy=f"at most {_MOST_ROWS:,} can be made")
     if count > 0 and not total > 0:
-        raise ReleaseError("the release counts nobody, and tables of nothing say nothing about rows", remedy="rows=0")
+        raise ReleaseError("the release counts nobody, so there are no rows to make", remedy="rows=0")
     return count
 
 
@@ -325,7 +325,7 @@ def checked_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
         raise ReleaseError(f"{file} does not say in which form", remedy=f"end its name in {', '.join(_SUFFIXES)}")
     for one in (file, _words_file(file)) if file.suffix.lower() == ".csv" else (file,):
         if one.exists() and not overwrite:
-            raise ReleaseError(f"{one} is there already", remedy="name another file, or replace it with overwrite=True")
+            raise ReleaseError(f"{one} already exists", remedy="name another file, or replace it with overwrite=True")
     if not file.absolute().parent.is_dir():
         raise ReleaseError(f"the folder {file.absolute().parent} is not there", remedy="make it first")
     return file

@@ -161,7 +161,7 @@ class Key:
         column = nw.col(self._named)
         if is_text(self._kind):
             return column if self._kind == nw.String else column.cast(nw.String)
-        # −0.0 becomes 0.0, which not every engine takes for equal.
+        # −0.0 becomes 0.0, which not every engine treats as equal.
         return column.cast(nw.Float64) + 0.0 if self._kind.is_float() else column
 
     def _missing(self) -> nw.Expr:

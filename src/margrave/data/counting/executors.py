@@ -141,7 +141,7 @@ class Coder:
     raw
         The attributes whose columns are sent as the table has them.
     privacy_id
-        The column that tells whose row it is, if rows are to be chosen.
+        The column that identifies the person of each row, if rows are to be chosen.
     """
 
     domain: Domain

@@ -299,7 +299,7 @@ class CodedTable:
         self.domain = domain
         stacked = _stacked(codes, domain)
         if stacked is None:
-            raise DataError("the table does not fit in memory", remedy="use a machine with more")
+            raise DataError("the table does not fit in memory", remedy="use a machine with more memory")
         self._codes = stacked
 
     def count(self, layout: Layout) -> Integers:

@@ -420,7 +420,7 @@ def _solution(run: _Run, proof: Certificate, status: Status) -> Solution:
     if not math.isfinite(proof.gap):
         raise ReleaseError(
             f"no non-negative tables were found within {rounds.steps} steps that keep all held residuals",
-            remedy="hold fewer residuals, or raise max_steps (a held table with cells next to zero leaves no room)",
+            remedy="hold fewer residuals, or raise max_steps (a held table with cells close to zero leaves no room)",
         )
     marginals = run.crew.result(proof.inner)
     np.maximum(marginals, 0.0, out=marginals)

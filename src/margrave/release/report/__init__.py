@@ -180,7 +180,7 @@ def _content(release: Release, title: str, findings: Findings, embedding: Embedd
 def _script_parts(release: Release) -> dict[str, object]:
     """Return what the script needs beside the tables."""
     words, estimates = release.method.words, facts.estimates(release.provenance)
-    agree = "" if release.method.agree else " Each table was made by itself, and they need not be the sums."
+    agree = "" if release.method.agree else " Each table was made separately, so these need not be the sums."
     return {
         "charts": {"heatMap": charts.heat_map(), "errorBars": charts.error_bars()},
         "twoProducts": not release.method.unbiased,

@@ -82,8 +82,8 @@ and the whole release, with queries and any sub-table, by margrave:
 `domain.json` says what the categories mean, `csvw-metadata.json` says the same of the columns for programs that know
 the W3C's CSV on the Web. `measurements.npz` and `subtables.npz` hold the noisy measurements and the smaller tables, as
 plain numpy arrays; `manifest.json` lists all files with their SHA-256 checksums. `mg.load` verifies that of a file
-before it uses the file; `mg.load(".", strict=True)` verifies all of them at once. Take nothing out of this folder and
-put nothing in.
+before it uses the file; `mg.load(".", strict=True)` verifies all of them at once. Do not add or remove
+files in this folder.
 
 ## How to cite
 

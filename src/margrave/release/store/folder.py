@@ -36,7 +36,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     Parameters
     ----------
     target
-        Where the folder goes. What is there already is replaced: see that it may be, before (`checked_target`).
+        Where the folder goes. What already exists is replaced: see that it may be, before (`checked_target`).
     """
     draft = _hidden(target, "draft")
     try:

@@ -206,7 +206,7 @@ def unlisted_tables(layout: Layout, wanted: frozenset[AttributeSet]) -> Iterator
 def _check_replaceable(target: Path, *, overwrite: bool) -> None:
     """Refuse to replace anything but a release, with nothing beside it that is not its own, and an empty folder."""
     if not overwrite:
-        raise StoreError(f"{target} is there already", remedy="name another folder, or replace it with overwrite=True")
+        raise StoreError(f"{target} already exists", remedy="name another folder, or replace it with overwrite=True")
     if not target.is_dir():
         raise StoreError(f"{target} is a file, which is never replaced", remedy="name a folder")
     present = set(list_files(target))
