@@ -59,13 +59,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from margrave.algebra import transform
+from margrave.errors import ReleaseError
 from margrave.measurements.entries import read_only
 from margrave.release.uncertainty import Mask, quantile, query_factors, residual_variance
 from margrave.synthesis.made_up_draws import pretended_noise
@@ -119,6 +121,61 @@ SEED = 1
 CURVE = len(_RAMPS) + 1
 
 
+class Reliability(Enum):
+    """How far a published count can be relied on, in words; the values are what files say."""
+
+    RELIABLE = "reliable"
+    CARE = "use with care"
+    UNCERTAIN = "too uncertain to quote"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Where a count stops being reliable, as agencies draw the line.
+
+    Attributes
+    ----------
+    reliable, care
+        The largest relative error, error/count, of a reliable count and of one to use with care.
+    floor
+        An error of at most so many people is reliable whatever the count; up to three times as many, use with care.
+        Without it no small count, and no zero, could ever be relied on.
+    """
+
+    reliable: float = 0.12
+    care: float = 0.40
+    floor: float = 1.0
+
+    def __post_init__(self) -> None:
+        given = tuple(getattr(self, one.name) for one in fields(self))
+        if not all(_is_bound(one) for one in given) or given[0] > given[1]:
+            raise ReleaseError(
+                f"the bounds are {', '.join(map(repr, given))}",
+                remedy="give the relative error up to which counts are reliable, that up to which they are to be used "
+                "with care, not below the first, and the people within which they are reliable: 0.12, 0.4, 1 are usual",
+            )
+        for one in fields(self):
+            object.__setattr__(self, one.name, float(getattr(self, one.name)))
+
+    def judge(self, counts: Floats, errors: Floats) -> NDArray[np.object_]:
+        """Return the `Reliability` of each count, as its text; the shape of ``counts``."""
+        reliable = errors <= np.maximum(self.reliable * counts, self.floor)
+        care = errors <= np.maximum(self.care * counts, 3 * self.floor)
+        words = np.where(care, Reliability.CARE.value, Reliability.UNCERTAIN.value).astype(object)
+        words[reliable] = Reliability.RELIABLE.value
+        return words
+
+
+def _is_bound(value: object) -> bool:
+    """Tell whether a value is a finite number from zero on, which True is not."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    return math.isfinite(value) and float(value) >= 0
+
+
+BOUNDS = Bounds()
+
+
 @dataclass(frozen=True, eq=False)
 class CountErrors:
     """What was learned about the errors of a release's counts.
@@ -131,12 +188,15 @@ class CountErrors:
         Shape (orders, bins), read-only; g of equation (4), by number of attributes.
     seed, draws
         Of the pretended noise: with the same, the same errors are learned from the same measurements.
+    bounds
+        Where counts of the release stop being reliable.
     """
 
     expected: Floats
     curve: Floats
     seed: int
     draws: int
+    bounds: Bounds = BOUNDS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "expected", read_only(self.expected))
@@ -305,7 +365,9 @@ def _unmeasured(mean: float, counts: Floats) -> Floats | float:
     return parts
 
 
-def learn_errors(method: Method, request: Request, made: Made, *, seed: int = SEED) -> CountErrors | None:
+def learn_errors(
+    method: Method, request: Request, made: Made, *, seed: int = SEED, bounds: Bounds = BOUNDS
+) -> CountErrors | None:
     """Return what can be learned about the errors of tables that were made; None where noise has no single variance.
 
     Parameters
@@ -318,6 +380,8 @@ def learn_errors(method: Method, request: Request, made: Made, *, seed: int = SE
         The tables.
     seed
         Of the pretended noise.
+    bounds
+        Where counts stop being reliable.
     """
     estimates = request.estimates
     layout = estimates.layout
@@ -331,7 +395,7 @@ def learn_errors(method: Method, request: Request, made: Made, *, seed: int = SE
         squares = _sums(layout, np.square(made.marginals))
         guessed = _guessed(method, request, variances) * squares / np.maximum(layout.degrees, 1.0)
     if method.unbiased:
-        return CountErrors(np.where(known, variances, guessed), np.tile(np.eye(1, CURVE), (orders, 1)), seed, 0)
+        return CountErrors(np.where(known, variances, guessed), np.tile(np.eye(1, CURVE), (orders, 1)), seed, 0, bounds)
     measured = np.where(known, variances, 0.0)
     draws = max(_DRAWS - len({k for k in layout.index.order[~known].tolist() if k >= 2}), 1)
     before = _published(method, request.workload, layout, made.marginals)
@@ -343,7 +407,7 @@ def learn_errors(method: Method, request: Request, made: Made, *, seed: int = SE
         after = _published(method, request.workload, layout, again.marginals)
         pool.add(noise, (after - before) / (_STEP * draws))
     expected = np.where(known, pool.expected(), guessed)
-    return CountErrors(expected, pool.curve(expected), seed, draws)
+    return CountErrors(expected, pool.curve(expected), seed, draws, bounds)
 
 
 def _published(method: Method, workload: Workload, layout: Layout, marginals: Floats) -> Floats:
@@ -561,43 +625,6 @@ def _prior_guess(estimates: Estimates, variances: Floats) -> Floats:
     levels.run()
     squares = _sums(layout, np.square(transform.reconstruct(layout, levels.residuals)))
     return levels.errors * np.diff(layout.index.offset) / np.maximum(squares, 1.0)
-
-
-class Reliability(Enum):
-    """How far a published count can be relied on, in words; the values are what files say."""
-
-    RELIABLE = "reliable"
-    CARE = "use with care"
-    UNCERTAIN = "too uncertain to quote"
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Where a count stops being reliable, as agencies draw the line.
-
-    Attributes
-    ----------
-    reliable, care
-        The largest relative error, error/count, of a reliable count and of one to use with care.
-    floor
-        An error of at most so many people is reliable whatever the count; up to three times as many, use with care.
-        Without it no small count, and no zero, could ever be relied on.
-    """
-
-    reliable: float = 0.12
-    care: float = 0.40
-    floor: float = 1.0
-
-    def judge(self, counts: Floats, errors: Floats) -> NDArray[np.object_]:
-        """Return the `Reliability` of each count, as its text; the shape of ``counts``."""
-        reliable = errors <= np.maximum(self.reliable * counts, self.floor)
-        care = errors <= np.maximum(self.care * counts, 3 * self.floor)
-        words = np.where(care, Reliability.CARE.value, Reliability.UNCERTAIN.value).astype(object)
-        words[reliable] = Reliability.RELIABLE.value
-        return words
-
-
-BOUNDS = Bounds()
 
 
 def count_interval(

@@ -21,7 +21,7 @@ from margrave.domain.values import Label
 from margrave.errors import QueryError, ReleaseError
 from margrave.measurements.entries import read_only, spoken
 from margrave.release.condition import Masks, both, read_condition
-from margrave.release.count_errors import Line
+from margrave.release.count_errors import BOUNDS, Line
 from margrave.release.share import Share
 from margrave.release.table import Counts, Table
 from margrave.release.uncertainty import Mask, direct_noise, query_covariance, unmeasured
@@ -233,6 +233,7 @@ def answer(tables: PublishedTables, place: int, query: Query, level: float) -> T
         direct=None if variance is None else tables.direct_noise(place, cell),
         count_error=None if tables.errors is None else _expected_errors(tables, place, query, {}),
         noise=None if missing else tables.noise(place, cell),
+        bounds=BOUNDS if tables.errors is None else tables.errors.bounds,
     )
 
 

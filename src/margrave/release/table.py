@@ -80,6 +80,8 @@ class Table:
     noise
         The standard error of the estimate as if what was measured had not been chosen by earlier noise: that by which
         intervals of counts are held; ``std_error`` where there is one. None where the estimate has none.
+    bounds
+        Where counts stop being reliable.
     """
 
     attributes: tuple[str, ...]
@@ -93,6 +95,7 @@ class Table:
     direct: float | None = None
     count_error: Floats | None = None
     noise: float | None = None
+    bounds: Bounds = BOUNDS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", read_only(self.values))
@@ -144,15 +147,15 @@ class Table:
         """The upper ends of the intervals of the counts, whole numbers; None as for their errors."""
         return None if self._count_ends is None else self._count_ends[1]
 
-    def reliability(self, bounds: Bounds = BOUNDS) -> NDArray[np.object_] | None:
+    def reliability(self, bounds: Bounds | None = None) -> NDArray[np.object_] | None:
         """Return "reliable", "use with care" or "too uncertain to quote" for each count; None as for their errors.
 
         Parameters
         ----------
         bounds
-            Where the lines are drawn, by relative error.
+            Where the lines are drawn, by relative error; by default those of the release.
         """
-        return None if self.count_error is None else bounds.judge(self.values, self.count_error)
+        return None if self.count_error is None else (bounds or self.bounds).judge(self.values, self.count_error)
 
     def interval(self, level: float) -> Interval | None:
         """Return the interval of the estimate at another level; None where there is none, and ``note`` says why.
