@@ -132,7 +132,7 @@ def test_budgets():
         Job().budget()
     with pytest.raises(JobError, match="both of --epsilon and --rho given"):
         Job(epsilon=1.0, rho=1.0).budget()
-    with pytest.raises(JobError, match="--epsilon needs --delta beside it"):
+    with pytest.raises(JobError, match="--epsilon needs --delta as well"):
         Job(epsilon=1.0).budget()
     with pytest.raises(PlanError):
         Job(rho=-1.0).budget()

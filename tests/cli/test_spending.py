@@ -315,7 +315,7 @@ def test_words_that_name_no_ledger(survey, capsys):
         ([], "Missing argument"),
         (["nowhere.ledger"], "there is no ledger 'nowhere.ledger'"),
         (["create", "x.ledger"], "neither of --cap-epsilon and --cap-rho given"),
-        (["create", "x.ledger", "--cap-epsilon", "1"], "--cap-epsilon needs --delta beside it"),
+        (["create", "x.ledger", "--cap-epsilon", "1"], "--cap-epsilon needs --delta as well"),
         (["repair", "x.ledger"], "there is no ledger 'x.ledger'"),
     ):
         assert run(["ledger", *words]) == 2

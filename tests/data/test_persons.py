@@ -421,7 +421,7 @@ EQUAL = {
     "decimals": pa.array([Decimal("1.0"), Decimal("1.00"), Decimal("1.01"), Decimal("-1")], pa.decimal128(38, 2)),
     "wide decimals": pa.array([Decimal(10**60), Decimal(10**60), Decimal(1), Decimal(2)], pa.decimal256(70, 0)),
     "large numbers": pa.array([2**64 - 1, 2**64 - 1, 2**64 - 2, 2**63], pa.uint64()),
-    "truth values": pa.array([True, True, False, False]),
+    "booleans": pa.array([True, True, False, False]),
     "bytes": pa.array([b"a", b"a", b"a\0", b"A"]),
     "bytes of one length": pa.array([b"ab", b"ab", b"a\0", b"aB"], pa.binary(2)),
     "UUIDs": pa.array([bytes(16), bytes(16), bytes(15) + b"1", b"1" + bytes(15)], pa.uuid()),

@@ -268,7 +268,7 @@ def test_a_column_of_another_kind_is_none_where_all_is_missing(counting):
     for column in (pa.nulls(2, pa.string()), pa.nulls(2, pa.bool_()), pa.array([float("nan"), None])):
         assert counted(Data(pa.table({"x": column}), counting=counting), domain) == [0, 0, 2]
     for column in (pa.array([None, "0"]), pa.array([None, True])):
-        with pytest.raises(DataError, match=r"^column 'x' holds (texts|truth values) and its attribute declares"):
+        with pytest.raises(DataError, match=r"^column 'x' holds (texts|booleans) and its attribute declares"):
             counted(Data(pa.table({"x": column}), counting=counting), domain)
 
 

@@ -79,7 +79,7 @@ _OF_DATA = (
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be done; None where nothing was given.
+    """What a command does; None where nothing was given.
 
     Attributes
     ----------
@@ -506,7 +506,7 @@ def budget_of(epsilon: float | None, rho: float | None, delta: float | None, pre
     if rho is not None:
         return Budget.zcdp(rho=rho) if delta is None else Budget.zcdp(rho=rho, delta=delta)
     if delta is None:
-        raise JobError(f"--{prefix}epsilon needs --delta beside it", remedy="1e-9 is usual")
+        raise JobError(f"--{prefix}epsilon needs --delta as well", remedy="1e-9 is usual")
     return Budget.approx(epsilon=epsilon, delta=delta)  # type: ignore[arg-type]
 
 

@@ -52,7 +52,7 @@ def plan(
     ] = None,
     compare_with: Annotated[
         list[str] | None,
-        typer.Option("--compare-with", help="Show another plan beside it: a job file, or options as objective=counts."),
+        typer.Option("--compare-with", help="Show another plan too: a job file, or an option as objective=counts."),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -152,7 +152,7 @@ def _plan_budget(asked: Job, given: list[str], *, json: bool) -> None:
 
 
 def _other_plan(asked: Job, compare_with: list[str]) -> Expectation:
-    """Return what is to be expected of another plan: that of a job file, or of this job with options changed."""
+    """Return the expectation of another plan: that of a job file, or of this job with options changed."""
     other = asked
     for text in compare_with:
         other = Job.read(Path(text)) if text.endswith(".toml") else other.changed(text)
@@ -199,7 +199,7 @@ def _plan_document(
     expected: Expectation | None,
     margins: _Margins,
 ) -> dict[str, Any]:
-    """Return what is to be expected as JSON can hold it."""
+    """Return the expectation as a JSON document."""
     return {
         "tables": len(workload),
         "cells": workload.cells,

@@ -97,7 +97,7 @@ _NEARLY_ALL = 0.95
 # The forms of texts; one that has several counts as the first of them.
 _FORMS = {
     "numbers": r"^-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,3})?$",
-    "truth values": r"(?i)^(true|false)$",
+    "booleans": r"(?i)^(true|false)$",
     "dates": (
         r"^([12][0-9]{3}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.]([12][0-9])?[0-9]{2})"
         r"([T ][0-9]{1,2}:[0-9]{2}.*)?$"
@@ -265,7 +265,7 @@ def _declared(profile: Profile) -> dict[str, Any] | str:
         return "it has no values"
     if profile.kind == "others":
         return "timestamps, bytes or other values; derive a column with few values from it"
-    if profile.kind == "truth values":
+    if profile.kind == "booleans":
         return {"labels": [False, True]}
     if profile.kind == "numbers":
         return _declared_numbers(profile)
@@ -337,7 +337,7 @@ class Profile:
     Parameters
     ----------
     untyped
-        Whether the column holds texts that numbers and truth values are read from.
+        Whether the column holds texts that numbers and booleans are read from.
     decimal
         The mark before the fraction of such numbers.
 
@@ -366,14 +366,14 @@ class Profile:
 
     @property
     def kind(self) -> str:
-        """What the values are: "texts", "numbers", "truth values", "dates", "others"; empty before any was seen.
+        """What the values are: "texts", "numbers", "booleans", "dates", "others"; empty before any was seen.
 
         Of texts in a file without types also "decimal commas" and "thousands": numbers, but not as they are read.
         """
         if not self._untyped or not self.rows:
             return self._kind
-        if self._of_form["truth values"] == self.rows:
-            return "truth values"
+        if self._of_form["booleans"] == self.rows:
+            return "booleans"
         if self._of_form["codes"]:
             return "texts"
         for kind in ("numbers", "dates"):
@@ -441,7 +441,7 @@ class Profile:
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             self._kind = "texts"
         elif pa.types.is_boolean(kind):
-            self._kind = "truth values"
+            self._kind = "booleans"
         elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             self._kind = "numbers"
             return values

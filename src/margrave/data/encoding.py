@@ -8,10 +8,10 @@ What a column is compared with depends on its type:
   (midnight), ``2024-02-29T23:59:59`` and ``2024-02-29 23:59:59.5``, up to nine places of a second; timestamps with a
   time zone: labels that end in ``Z`` or in an offset such as ``+01:00``. Both are compared as timestamps.
 - *Numbers* of every width, decimals too: declared numbers, see `margrave.domain.values`.
-- *Truth values*: declared truth values.
+- *Booleans*: declared booleans.
 
 In a file without types, such as CSV, a text that is a declared text is that text; an empty one is missing; and for
-attributes with numbers or truth values the rest is read as a number (``-12``, ``1.50``, ``1e6``, ``inf``; ``nan`` is
+attributes with numbers or booleans the rest is read as a number (``-12``, ``1.50``, ``1e6``, ``inf``; ``nan`` is
 missing) or as ``true`` or ``false`` in any case. Where the mark of decimals is a comma, ``1,50`` is a number and
 ``1.50`` is not: there the point may separate thousands.
 
@@ -66,7 +66,7 @@ class Encoder:
     attribute
         What is declared.
     untyped
-        Whether the column comes from a file without types, so that numbers and truth values are read from texts.
+        Whether the column comes from a file without types, so that numbers and booleans are read from texts.
     decimal
         The mark before the fraction of a number that is read.
     """
@@ -175,7 +175,7 @@ class Encoder:
 
     def _truth_values(self, column: pa.Array) -> CodeArray:
         if not self._truths:
-            raise self._wrong_kind("truth values")
+            raise self._wrong_kind("booleans")
         codes = [self._truths.get(truth, OUTSIDE) for truth in (False, True)]
         found: CodeArray = np.array(codes, dtype=np.int32)[filled(column.cast(pa.uint8()))]
         return found
@@ -203,7 +203,7 @@ class Encoder:
     def _wrong_kind(self, found: str) -> DataError:
         """Return the error for a column of a type that the attribute does not declare."""
         attribute = self._attribute
-        wanted = [("texts", self._texts.declared), ("numbers", self._numbers), ("truth values", self._truths)]
+        wanted = [("texts", self._texts.declared), ("numbers", self._numbers), ("booleans", self._truths)]
         declared = " or ".join(kind for kind, present in wanted if present)
         # Dates are declared as texts of a certain form.
         form = ", none of them of that form" if found.startswith(("dates", "times")) and self._texts.declared else ""
@@ -326,7 +326,7 @@ def read_texts(
     numbers
         The declared numbers, if any.
     truths
-        The code of each declared truth value.
+        The code of each declared boolean.
     decimal
         The mark before the fraction of a number.
     """

@@ -186,7 +186,7 @@ class TextFormat:
 
 
 def _checked_delimiter(delimiter: object) -> str:
-    """Return the delimiter if it can part fields."""
+    """Return the delimiter if it can separate fields."""
     if delimiter in _TABS:
         return "\t"
     if (
@@ -259,7 +259,7 @@ def is_foreign(path: str) -> bool:
 
 
 def wrong_ending(name: str) -> DataError:
-    """Return the error that says why a file of this name cannot be opened, and what to make of it."""
+    """Return the error that says why a file of this name cannot be opened, and what to do instead."""
     ending = format_of(name)
     for endings, words in _FOREIGN.items():
         if ending in endings:

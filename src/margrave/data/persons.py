@@ -1,12 +1,12 @@
 """PRIVATE: whose row it is, and which rows of a person are kept, by one rule for every engine.
 
 **Whose row.** The bound on the rows of a person holds only if everything that looks at ids agrees on which of them are
-equal. If two ids are taken for one, each displaces rows of the other; if one id is taken for two, it keeps twice the
+equal. If two ids are treated as one, each displaces rows of the other; if one id is treated as two, it keeps twice the
 rows. So ids are brought into one form first, in which equal ids are the same whole number, text or bytes, and nothing
 but that form is looked at afterwards. Types for which this is not known to be possible on every way from the table to
 here are refused.
 
-- *Whole numbers, truth values, dates, times of day, timestamps*: by their value.
+- *Whole numbers, booleans, dates, times of day, timestamps*: by their value.
 - *Decimals*: by their value; 1.0 and 1.00 are one id, because a column has one scale.
 - *Floating-point numbers*: by their value; −0.0 is 0.0, and NaN is missing.
 - *Texts* and *bytes*: byte for byte. ``"a"``, ``"A"`` and ``"a "`` are three ids. Where an engine says that it takes
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 FOLDED = "texts that the engine treats as equal although they differ"
 _ALLOWED = (
-    "whole numbers, texts that are compared byte for byte, bytes, truth values, dates, times of day without a zone, "
+    "whole numbers, texts that are compared byte for byte, bytes, booleans, dates, times of day without a zone, "
     "timestamps, UUIDs, decimals and floating-point numbers"
 )
 _A_DAY = 86_400_000  # milliseconds

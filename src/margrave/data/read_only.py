@@ -59,7 +59,7 @@ def text(value: str) -> str:
 
 
 def stream(relation: Any, rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ANN401 - its class moves between versions
-    """Yield the rows of a relation of DuckDB, about so many at a time."""
+    """Yield the rows of a DuckDB relation in batches of about this size."""
     # What DuckDB 1 calls otherwise.
     reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
     yield from reader(rows)
@@ -288,7 +288,7 @@ def _is_lost(connection: Any) -> bool:  # noqa: ANN401 - psycopg is an extra
 def _verbatim_backend(marker: str, subquery: str) -> Any:  # noqa: ANN401 - Ibis is an extra
     """Return the class of a back end that puts a subquery, as it is written, in place of a table of a name of ours.
 
-    Ibis would parse the query by a grammar of its own and write it anew; then another text would run than the one that
+    Ibis would parse the query by its own grammar and rewrite it; then another text would run than the one that
     the server has checked and that the ledger keeps.
     """
     from ibis.backends.postgres import Backend

@@ -90,7 +90,7 @@ def quietly(work: Callable[[], T], what: str) -> T:
 
 
 def _meaning(kind: type[Exception]) -> str:
-    """Return what is known to be wrong when an error of this class is raised."""
+    """Return what an error of this class means."""
     # DuckDB's classes live in a module with an underscore before its name, or without.
     library = kind.__module__.split(".")[0].removeprefix("_")
     words = _MEANINGS.get(library, {}).get(kind.__name__)
@@ -119,7 +119,7 @@ def without_credentials(url: str) -> str:
 
 
 def split_url(url: str) -> tuple[str, str | None]:
-    """Return the URL of a database, and the table that its path goes on to name.
+    """Return the URL of a database, and the table that its path names after the database.
 
     ``postgresql://host/db`` names none, ``postgresql://host/db/table`` and ``postgresql://host/db/schema/table`` do.
     """

@@ -42,7 +42,7 @@ class Data:
         it from the data.
     privacy_id
         The column that identifies the person of each row. Of each person at most ``contributions`` rows are kept,
-        chosen by a fresh secret, the same for all tables. Without it the caller's word is taken that nobody has more.
+        chosen by a fresh secret, the same for all tables. Without it this is declared by the caller and not checked.
     counts
         The column that tells how often each row is there, for counts that were computed elsewhere.
     counting
@@ -264,7 +264,7 @@ class TableSource:
 
     @property
     def contributions_bounded(self) -> str:
-        """Whether rows of persons are chosen by an id ("enforced"), or the caller's word is taken ("declared")."""
+        """Whether rows of persons are limited by an id ("enforced"), or only declared by the caller ("declared")."""
         return "declared" if self._data.privacy_id is None else "enforced"
 
     @property

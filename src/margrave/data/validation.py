@@ -257,7 +257,7 @@ class _Seen:
 
 
 def _shown(value: object, attribute: Attribute) -> str:
-    """Return a value that is not declared as it is shown, with what cannot be seen of it."""
+    """Return a value that is not declared as it is shown, with what is invisible in it."""
     shown = repr(value) if isinstance(value, str) else str(value)
     short = shown if len(shown) <= _LONGEST_EXAMPLE else shown[:_LONGEST_EXAMPLE] + "…"
     declared = (normalize("NFC", text) for text in attribute.values.texts)

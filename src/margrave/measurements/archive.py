@@ -320,7 +320,7 @@ class KeptFile:
 
     @classmethod
     def beside(cls, folder: str | os.PathLike[str]) -> KeptFile:
-        """Return the file beside the folder of a release that is still to be made."""
+        """Return the file next to the folder of a release that does not exist yet."""
         return cls(Path(folder).parent / f"{Path(folder).name}{_ENDING}")
 
     def require_room(self, cells: int) -> None:

@@ -235,7 +235,7 @@ class Measurements:
         direct: tuple[AttributeSet, float] | None = None,
         first: First | None = None,
     ) -> Measurements:
-        """Take measurements that are centred arrays already, without copying them: write to them no more.
+        """Take measurements that are centred arrays already, without copying them: do not write to them afterwards.
 
         Parameters
         ----------

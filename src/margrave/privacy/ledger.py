@@ -104,7 +104,7 @@ class Balance:
 
 
 class Ledger:
-    """The spending record of one data set, in one file that the caller names; begun by its first charge.
+    """The spending record of one data set, in one file that the caller names; created by its first charge.
 
     Every question is answered from the file as it is at that moment, so several processes may share one. It needs file
     locks, and works on Linux and macOS; on a network file system it is as good as the locks of that system.
@@ -144,7 +144,7 @@ class Ledger:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], cap: Number | Budget) -> Ledger:
-        """Begin a ledger now, with no charge in it; refuse if the file is there.
+        """Create a ledger now, with no charge in it; refuse if the file exists.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class Ledger:
 
     @property
     def is_new(self) -> bool:
-        """Whether there is no file yet: the first charge will begin it."""
+        """Whether there is no file yet: the first charge will create it."""
         return self._asked is not None and self._seen is None and not os.path.lexists(self._path)
 
     @property
@@ -346,7 +346,7 @@ class Ledger:
             self._check_domain(contents, details["domain"])
 
     def _check_domain(self, contents: Contents, fingerprint: Detail) -> None:
-        """Refuse a domain that is not among those charged for, if any are; charges of old name none."""
+        """Refuse a domain that is not among those charged for, if any are; older charges name none."""
         known = [str(one.details["domain"]) for one in contents.entries if "domain" in one.details]
         if self._any_domain or not known or fingerprint in known:
             return
@@ -361,7 +361,7 @@ class Ledger:
     def _append(
         self, file: int, contents: Contents, rho: Fraction, purpose: str, details: Mapping[str, Detail]
     ) -> Entry:
-        """Write an entry in the place of a torn line, or after the last one."""
+        """Write an entry in place of a torn line, or after the last one."""
         total = contents.spent + rho
         if total.denominator.bit_length() > _MOST_TOTAL_BITS:
             raise LedgerError(

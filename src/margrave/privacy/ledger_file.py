@@ -302,7 +302,7 @@ def header(cap: Fraction) -> tuple[bytes, Contents]:
 
 
 def create(path: Path, content: bytes) -> bool:
-    """Begin a ledger with these lines; return False if one is there, as when another process has just begun it.
+    """Create a ledger with these lines; return False if one exists, as when another process has just created it.
 
     The lines are written to a file of another name, which is then linked to the right one: a ledger is never there
     without them, and of two processes that begin one, one wins. A process killed in between leaves its draft, a
@@ -322,14 +322,14 @@ def create(path: Path, content: bytes) -> bool:
 
 
 def require_beginning(path: Path, content: bytes) -> None:
-    """Refuse, before it is needed, a place where no ledger with these lines can be begun; nothing stays there."""
+    """Refuse, before it is needed, a place where no ledger with these lines can be created; nothing stays there."""
     with _draft(path, content):
         pass
 
 
 @contextmanager
 def _draft(path: Path, content: bytes) -> Iterator[Path]:
-    """Write lines to a hidden file beside a ledger, which is gone when the block ends."""
+    """Write lines to a hidden file next to a ledger, which is removed when the block ends."""
     _file_locks()
     draft = path.with_name(f".{path.name}.{uuid4().hex}.draft")
     try:

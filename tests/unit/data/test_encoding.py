@@ -401,7 +401,7 @@ def test_two_labels_for_one_timestamp_are_refused():
 KINDS = {
     "texts": pa.array(["secret"]),
     "numbers": pa.array([4711.5]),
-    "truth values": pa.array([True]),
+    "booleans": pa.array([True]),
     "dates": pa.array([date(2024, 2, 29)]),
     "times without a zone": pa.array([datetime(2024, 2, 29)]),
     "times with a zone": pa.array([datetime(2024, 2, 29, tzinfo=UTC)]),
@@ -410,7 +410,7 @@ KINDS = {
 DECLARED = {
     "texts": Attribute("x", labels=["a"]),
     "numbers": Attribute("x", cuts=[1]),
-    "truth values": Attribute("x", labels=[True]),
+    "booleans": Attribute("x", labels=[True]),
 }
 
 

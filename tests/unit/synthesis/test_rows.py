@@ -141,7 +141,7 @@ def test_frames(survey):
     assert frame["sex"].cat.ordered
     assert isinstance(rows.to_polars(), pl.DataFrame)
     assert rows.to_polars().shape == frame.shape == (len(rows), 4)
-    assert repr(rows) == f"Rows({len(rows):,} made-up rows of 4 attributes)"
+    assert repr(rows) == f"Rows({len(rows):,} synthetic rows of 4 attributes)"
 
 
 def test_distances_are_by_order_and_those_of_a_recount(kinds):

@@ -197,7 +197,7 @@ class Key:
         return [*arms, _number(rest)]
 
     def _values(self) -> list[tuple[Any, int]]:
-        """Return the declared texts, dates or truth values that a column of this type can hold, with their codes."""
+        """Return the declared texts, dates or booleans that a column of this type can hold, with their codes."""
         values = self._attribute.values
         if self._kind == nw.Boolean:
             return list(values.truths.items())

@@ -80,7 +80,7 @@ class Engine(ABC):
     names
         The columns.
     untyped
-        Whether all values are texts that numbers and truth values have to be read from.
+        Whether all values are texts that numbers and booleans have to be read from.
     decimal
         The mark before the fraction of a number that is read from a text.
     remote
@@ -347,7 +347,7 @@ class DuckEngine(Engine):
         return FOLDED if kind.id == "varchar" and self._folds(column) else ""
 
     def _folds(self, column: str) -> bool:
-        """Tell whether the collation of a column takes texts for equal that differ; no row is read."""
+        """Tell whether the collation of a column treats different texts as equal; no row is read."""
         nothing = self._relation.project(f"{quoted(column)} AS id").limit(0)
         values = ", ".join(f"('{text}')" for text in _ALIKE)
         texts = f"(VALUES {values}) AS texts(given) LEFT JOIN {_IDS} ON true"
@@ -401,7 +401,7 @@ def require_columns(
 
 
 def require_ids(engine: Engine, privacy_id: str) -> None:
-    """Raise `DataError` if the engine takes ids for equal that differ, or changes ids when it returns them.
+    """Raise `DataError` if the engine treats different ids as equal, or changes ids when it returns them.
 
     Parameters
     ----------

@@ -214,7 +214,7 @@ def _json_relation(files: Sequence[str], stack: ExitStack) -> Any:  # noqa: ANN4
 
 
 def _check_case(names: Sequence[str]) -> None:
-    """Refuse names that DuckDB would take for one."""
+    """Refuse names that DuckDB would treat as one."""
     if len({name.lower() for name in names}) != len(names):
         raise DataError("two columns have names that differ only in case", remedy="give each its own name")
 
@@ -439,7 +439,7 @@ def fault_of(files: Sequence[str], text_format: TextFormat) -> DataError | None:
 
 
 def _fault_of_one(file: str, text_format: TextFormat) -> DataError | None:
-    """Read a CSV file once more, slowly, for what is wrong with it."""
+    """Read a CSV file again, slowly, to find what is wrong with it."""
     try:
         with open_text(file, text_format.encoding) as lines:
             rows = csv.reader(lines, delimiter=text_format.delimiter_of(file), strict=True)

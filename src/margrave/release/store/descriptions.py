@@ -169,7 +169,7 @@ def _tables(tables: Sequence[TableEntry], apostrophes: bool) -> list[str]:
     if len(tables) > _MOST_SHOWN:
         lines.append(f"- … and {len(tables) - _MOST_SHOWN:,} more, listed in `manifest.json`")
     if tables[0].csv is not None:
-        guard = "; a text that a spreadsheet would take for a formula has an apostrophe in front" if apostrophes else ""
+        guard = "; a text that a spreadsheet would read as a formula has an apostrophe in front" if apostrophes else ""
         lines.append(f"- `{tables[0].csv}` and so on: the same tables as CSV{guard}")
     return lines
 
