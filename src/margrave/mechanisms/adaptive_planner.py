@@ -29,10 +29,10 @@ from margrave.errors import PlanError
 from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, Spending, checked_sampler, provenance, spending
 from margrave.options import option
-from margrave.planning.allocation import closure_weights, floor_precisions
+from margrave.planning.allocation import GAIN
 from margrave.planning.coefficients import checked_contributions
 from margrave.planning.plans import check_weights, noise_bounds, stage_noise
-from margrave.planning.stages import planned_after
+from margrave.planning.stages import STAGES, planned_after, planned_for_total
 from margrave.privacy.budget import Number, PrivacyFilter, exact_number
 
 if TYPE_CHECKING:
@@ -128,7 +128,6 @@ class AdaptivePlanner(Mechanism):
                     drawing,
                     counted=table_source,
                     entry=spent.entry,
-                    adaptive=True,
                     cut_short=cut_short,
                     description=self.description(),
                 )
@@ -148,20 +147,20 @@ class AdaptivePlanner(Mechanism):
         total[layout.places[()]] = float(2 * budget.rho * share / rows**2)
         noise = stage_noise(layout, total)
         later = noise_bounds(workload, layout, budget, rows)
+        # What is measured again becomes more precise by a share that is worth it, so its noise has a bound as well.
+        later = (later[0], 2 * later[1] / Fraction(GAIN))
         check_range(layout, [later[1] if degrees else None for degrees in layout.degrees.tolist()])
-        floor = floor_precisions(layout, closure_weights(workload, layout), rho=float(budget.rho / rows**2 / 2))
-        return _Look(layout, noise, Fraction(float(noise[layout.places[()]])), later, floor)
+        return _Look(layout, noise, Fraction(float(noise[layout.places[()]])), later)
 
 
 @dataclass(frozen=True, eq=False)
 class _Look:
-    """The first stage (g² of the total, as an array and by itself), the bounds of later noise, and the floor."""
+    """The first stage (g² of the total, as an array and by itself) and the bounds of later noise."""
 
     layout: Layout
     first: Floats
     noise: Fraction
     later: tuple[Fraction, Fraction]
-    floor: Floats
 
 
 def _run_stages(
@@ -174,30 +173,19 @@ def _run_stages(
     measured: Callable[[str | None], Measurements],
     progress: Callable[[int, int], None] | None,
 ) -> Measurements:
-    """Measure the total, then order by order, the largest in two stages."""
-    layout = look.layout
-    largest = int(layout.index.order.max())
-    # Up to how many attributes each stage goes; what the last one measures again has been seen by then.
-    orders = [*range(1, largest + 1), largest]
+    """Measure the total, then every residual, then twice what is planned from all that came before."""
+    layout, count = look.layout, len(STAGES) + 1
     stages.measure(look.first, "total")
-    for done, order in enumerate(orders):
-        spent.stage(partial(measured, f"after {done + 1} of {len(orders) + 1} stages"))
+    for done, share in enumerate(STAGES, start=1):
+        spent.stage(partial(measured, f"after {done} of {count} stages"))
         if progress is not None:
-            progress(done + 1, len(orders) + 1)
-        noise = planned_after(
-            workload,
-            layout,
-            stages.measurements(),
-            passing.left,
-            order=order,
-            contributions=contributions,
-            floor=look.floor,
-            last=done == len(orders) - 1,
-        )
+            progress(done, count)
+        plan_stage = planned_for_total if done == 1 else planned_after
+        noise = plan_stage(workload, layout, stages.measurements(), passing.left, contributions, share=share)
         if noise.any():
-            stages.measure(noise, f"{np.count_nonzero(noise):,} residuals of up to {order} attributes")
+            stages.measure(noise, f"{np.count_nonzero(noise):,} residuals{', measured again' if done > 1 else ''}")
     if progress is not None:
-        progress(len(orders) + 1, len(orders) + 1)
+        progress(count, count)
     return spent.end(measured(None))
 
 

@@ -41,6 +41,10 @@ ROWS_REMEDY = "give rows=…, a public number, or measure the total first with r
 _MOST_STEPS = 2_000
 
 
+# The least share by which a residual that was measured becomes more precise when it is measured again.
+GAIN = 0.25
+
+
 @dataclass(frozen=True, eq=False)
 class Allocation:
     """The variances that solve one of the objectives.
@@ -183,7 +187,7 @@ def add_precisions(
     rho: float,
     known: Floats,
     floor: Floats,
-    gain: float = 0.25,
+    gain: float = GAIN,
 ) -> tuple[Floats, int]:
     """Return the precisions to add that minimise the expected errors of counts, and how many steps it took.
 

@@ -13,10 +13,12 @@ D_τ falls and is convex in y, and so is D_τ². How far cells stray is a model 
 tables, docs/adaptive.md). Of N people, in a cell where q are expected:
 
     one attribute     s² = (q − N/n)² + q                      what is expected without measuring is N/n,          (2)
-    several           s² = κ q² + q     if (1 + κ) q ≥ 1,      a share off by √κ, and who happens to be there      (3)
-                      s = 1 for q cells in one, else 0         single people, otherwise
+    several           s² = p (κ u² + u)    if (1 + κ) p u ≥ 1, a share off by √κ, and who happens to be there      (3)
+                      s = 1 for p u cells in one, else 0       single people, otherwise
+                      u = q ∏_j (1 − q/q_{+j}) n_j/(n_j − 1)   q_{+j} the sum of q along axis j, p = ∏_j (1 − 1/n_j)
 
-with a few values of κ, each with its probability, by the number of attributes. (Cells where nobody is expected are
+p u is the variance of a cell of a sample whose sums are given: a cell with nearly all the people of its row cannot stray
+far, and where all sums are even u is q. There are a few values of κ, each with its probability, by the number of attributes. (Cells where nobody is expected are
 found empty without being measured, by non-negativity.) Before anything is measured the expected counts are those of
 independent attributes whose shares follow Zipf's law, i^(−a) with a from even (0) to steep (2), each a alike.
 
@@ -69,8 +71,8 @@ if TYPE_CHECKING:
 
 # Probabilities of κ in (3), for tables of two attributes and of more.
 STRAYS: Mapping[int, tuple[tuple[float, float], ...]] = {
-    2: ((0.01, 0.4), (0.1, 0.4), (1.0, 0.2)),
-    3: ((0.002, 0.5), (0.02, 0.4), (0.2, 0.1)),
+    2: ((0.0, 0.35), (0.01, 0.25), (0.1, 0.25), (1.0, 0.15)),
+    3: ((0.0, 0.6), (0.004, 0.2), (0.03, 0.15), (0.3, 0.05)),
 }
 ZIPF_EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0)
 # Shares of people and distances s are kept by half octaves: shares from 2^−80 to 1, distances from 2^−8 to 2^48.

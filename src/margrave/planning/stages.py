@@ -32,7 +32,7 @@ import numpy as np
 
 from margrave.algebra.kernels import Floats, center_before
 from margrave.algebra.layout import Layout
-from margrave.planning.allocation import add_precisions, closure_weights, floor_precisions
+from margrave.planning.allocation import GAIN, add_precisions, closure_weights, floor_precisions
 from margrave.planning.coefficients import cost_coefficients
 from margrave.planning.counts import (
     SPREAD_BINS,
@@ -57,21 +57,27 @@ if TYPE_CHECKING:
 KAPPAS = np.array([0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
 # Probabilities of these before anything is seen, for tables of two attributes and of more, chosen on generated tables.
 PRIORS = {
-    2: np.array([0.1, 0.1, 0.15, 0.2, 0.2, 0.1, 0.1, 0.04, 0.01]),
-    3: np.array([0.3, 0.25, 0.15, 0.12, 0.1, 0.05, 0.02, 0.007, 0.003]),
+    2: np.array([0.35, 0.1, 0.1, 0.12, 0.13, 0.1, 0.07, 0.025, 0.005]),
+    3: np.array([0.6, 0.1, 0.08, 0.08, 0.07, 0.04, 0.02, 0.007, 0.003]),
 }
 # For how many tables a prior counts, and how often it is updated.
 _PRIOR_TABLES, _UPDATES = 4, 10
-# Of what the plan gives the order that is next, this share is measured before the next look; of the largest, which the
-# last look chooses from, less.
-SHARE_BEFORE_LOOK, SHARE_BEFORE_LAST_LOOK = 0.9, 0.6
+# The shares of what is left that each stage after the total spends: every residual once, as the plan for the total has
+# it; then twice what is planned from all that came before.
+STAGES = (0.4, 0.5, 1.0)
 _FITTING_ROUNDS = 10
 _SOLVER_ROUNDS = 200
 _EXPECTED_BINS, _LEAST_EXPECTED = 100, 2.0**-20
 
 
 def planned_for_total(
-    workload: Workload, layout: Layout, measurements: Measurements, left: Fraction, contributions: int
+    workload: Workload,
+    layout: Layout,
+    measurements: Measurements,
+    left: Fraction,
+    contributions: int,
+    *,
+    share: float = 1.0,
 ) -> Floats:
     """Return g² of the noise on each integer residual, once the total is measured; zero where none is drawn.
 
@@ -84,15 +90,20 @@ def planned_for_total(
     measurements
         The noisy total.
     left
-        What is left of the budget; it is spent.
+        What is left of the budget.
     contributions
         The most rows that one person has.
+    share
+        How much of what is left is spent now. Every residual gets its part of the floor all the same.
     """
     weights, rho = closure_weights(workload, layout), float(left / contributions**2)
     curves = prior_curves([layout.shape(table) for table in range(len(layout.sets))], likely_rows(measurements))
     floor, known = floor_precisions(layout, weights, rho=rho), measurements.precisions
     counted = importance(layout, weights)
-    return stage_noise(layout, add_precisions(layout, counted, curves, rho=rho, known=known, floor=floor)[0])
+    added, _ = add_precisions(layout, counted, curves, rho=rho, known=known, floor=floor)
+    if share < 1:
+        added = _worthwhile(np.where(known > 0, share * added, np.maximum(share * added, floor)), known)
+    return stage_noise(layout, added)
 
 
 def planned_after(
@@ -100,11 +111,9 @@ def planned_after(
     layout: Layout,
     measurements: Measurements,
     left: Fraction,
-    *,
-    order: int,
     contributions: int,
-    floor: Floats,
-    last: bool,
+    *,
+    share: float,
 ) -> Floats:
     """Return g² of the noise on each integer residual of the next stage; zero where none is drawn.
 
@@ -115,29 +124,24 @@ def planned_after(
     layout
         Its closure, that of the measurements.
     measurements
-        All that was measured so far: at least the total, and every residual of fewer attributes than ``order``.
+        All that was measured so far: every residual at least once.
     left
         What is left of the budget.
-    order
-        Up to how many attributes residuals are measured in this stage.
     contributions
         The most rows that one person has.
-    floor
-        Shape (tables,); the least precision of a residual that was never measured.
-    last
-        Whether this is the last stage, which spends what is left.
+    share
+        How much of what is left is spent now; all of it in the last stage.
     """
     rho, known = float(left / contributions**2), measurements.precisions
-    curves = learned_curves(layout, measurements)
     counted = importance(layout, closure_weights(workload, layout))
-    added, _ = add_precisions(layout, counted, curves, rho=rho, known=known, floor=floor)
-    if last:
-        return stage_noise(layout, added)
-    fresh = (known == 0) & (layout.degrees > 0)
-    share = SHARE_BEFORE_LAST_LOOK if order == int(layout.index.order.max()) else SHARE_BEFORE_LOOK
-    now = np.where(layout.index.order <= order, share * added, 0.0)
-    now = np.where(fresh & (layout.index.order <= order), np.maximum(now, floor), now)
-    return stage_noise(layout, now)
+    curves, none = learned_curves(layout, measurements), np.zeros(len(layout.sets))
+    added, _ = add_precisions(layout, counted, curves, rho=rho, known=known, floor=none)
+    return stage_noise(layout, added if share == 1 else _worthwhile(share * added, known))
+
+
+def _worthwhile(added: Floats, known: Floats) -> Floats:
+    """Return added precisions without those that would hardly change what is known already."""
+    return np.where((known > 0) & (added < GAIN * known), 0.0, added)
 
 
 def likely_rows(measurements: Measurements) -> float:

@@ -53,6 +53,7 @@ _CHAIN_ROUNDS = 5
 _LARGEST_FACTOR = 1e4
 
 
+SINGLES = 30.0
 QUIET = {2: 0.5, 3: 0.8}
 QUIET_TABLES = 4.0
 
@@ -92,9 +93,30 @@ class Levels:
             if order < largest:
                 self._settle(order)
         if largest > 1:
+            singles = self._singles()
             self._settle_all()
             for order in range(1, largest + 1):
                 self._estimate(order)
+            self.residuals[: len(singles)] = singles
+
+    def _singles(self) -> Floats:
+        """Return total and residuals of single attributes as the settled tables of pairs have them, and keep them."""
+        layout = self._layout
+        places = np.flatnonzero(layout.index.order <= 1)
+        last = int(places[-1])
+        if last >= layout.outer or last != len(places) - 1:
+            return self.residuals[:0].copy()
+        singles = self._inner[: layout.index.offset[last + 1]].copy()
+        for place in places.tolist():
+            if layout.index.order[place] == 1 and self._variances[place] > 0:
+                table = singles[layout.index.offset[place] : layout.index.offset[place + 1]]
+                table *= self._total / max(float(table.sum()), 1e-300)
+                table -= table.mean()
+            else:
+                begin, end = layout.index.offset[place], layout.index.offset[place + 1]
+                singles[begin:end] = self.residuals[begin:end]
+        self.residuals[: len(singles)] = singles
+        return singles
 
     def weights(self) -> Floats:
         """Return w_τ for the solver, shape (tables,)."""
@@ -260,6 +282,8 @@ def _weights(layout: Layout, errors: Floats) -> Floats:
     if known.any():
         relative[known] = np.clip(errors[known] / np.median(errors[known]), 1 / _LARGEST_FACTOR, _LARGEST_FACTOR)
     weights: Floats = np.ldexp(1 / np.sqrt(relative), -layout.index.order)
+    if layout.index.order.max() > 2:
+        weights[layout.index.order == 1] *= SINGLES
     return weights
 
 
