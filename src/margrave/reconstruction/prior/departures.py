@@ -24,6 +24,13 @@ S² = s² + v, and of d − (η − q) the share v/S² is the count's own:
 Where noise drowns a table (σ² → ∞), (4) is q, whatever z: a measurement without content changes nothing. Where it
 stands out, π is wide and (4) is the measurement. The estimate moves from one to the other without a switch.
 
+**What a cell can hold.** A cell has at most the people of every sum that it is part of, λ ≤ q_{+j}/q. So large multiples
+are left out of π where a cell cannot have them, by classes of cells; what is left has mean one again.
+
+**Tables as predicted.** Structure is in few tables: most pairs are independent altogether. Each table is as predicted in
+all its cells with a probability f, the same for all tables of an order and learned from them (`quiet_frequency`); then
+e = 0. Else its cells have π. Without this the noise of many weakly measured tables adds up.
+
 **Learning π.** People are where they were predicted on the whole, Σ_g π_g λ_g = 1, and under that π is the maximum of
 the likelihood of all d (a table of m degrees of freedom counts as m cells), with pseudo-observations of what is usual
 for tables of this order (EM algorithm). First one π for all tables of an order, from `starting_prior`; then one for
@@ -31,7 +38,8 @@ each table, with the π of its order as what is usual: a table departs from the 
 
 With u = q/S everything depends on (d/S, u) and π alone. Likelihoods and moments of (2) are computed once, on a grid of
 (asinh d/S, log₂ u). A table is binned on the grid, π is fitted to the bins, and a cell is looked up by interpolation:
-the cost a cell does not depend on the number of components.
+the cost a cell does not depend on the number of components. Far from q, |d| > 5 S, a step of the grid is wider than the
+noise: there the likelihood is that of a whole bin, and the posterior is computed for the cell itself.
 """
 
 from __future__ import annotations
@@ -69,6 +77,10 @@ _USUAL = {1: (0.05, 0.25, 0.7), 2: (0.5, 0.2, 0.3), 3: (0.9, 0.05, 0.05)}
 # Pseudo-observations, in cells, and rounds of EM: for all tables of an order, and for one table.
 _ORDER_CELLS, _ORDER_ROUNDS = 10.0, 60
 _TABLE_CELLS, _TABLE_ROUNDS = 20.0, 20
+# How often a whole table is as predicted, before anything was seen, and for how many tables that counts. A single
+# attribute is never even.
+_QUIET = {1: 0.0, 2: 0.5, 3: 0.8}
+_QUIET_TABLES = 4.0
 # Cycles of proportional fitting for tables of three attributes and more: tables are predicted, not fitted.
 CYCLES = 8
 # A cell predicted below 1/1024 of the noise shows less and less of a departure, and counts less and less.
@@ -132,21 +144,38 @@ def evidence_grid(prior: Floats) -> Floats:
     return evidence
 
 
-def quiet_shares(evidence: Floats, usual: float, usual_tables: float) -> Floats:
-    """Return for each table the probability that all of it is as predicted, its frequency learned from all tables.
+def quiet_frequency(order: int, evidence: Floats) -> float:
+    """Return how often a table of an order is as predicted in all its cells, learned from all that were measured.
+
+    With o the odds of a table under π against λ = 1 everywhere, the frequency f is the most likely one,
+
+        largest  Σ_tables log(f + (1 − f) o) + k (f₀ log f + (1 − f₀) log(1 − f)),                                  (5)
+
+    f₀ what is usual, seen k times. (5) is concave in f; its slope falls, and is zero where bisection finds it.
 
     Parameters
     ----------
+    order
+        The number of attributes.
     evidence
-        Shape (tables,); the logarithm of how much likelier each table is under π.
-    usual, usual_tables
-        The frequency before anything was seen, and for how many tables it counts.
+        Shape (tables,); log o of each table.
     """
+    usual = _QUIET[min(order, max(_QUIET))]
+    if usual == 0.0:
+        return 0.0
     odds = np.exp(np.clip(evidence, -700.0, 700.0))
-    frequency = usual
-    for _ in range(100):
-        quiet = frequency / (frequency + (1 - frequency) * odds)
-        frequency = float((quiet.sum() + usual_tables * usual) / (len(odds) + usual_tables))
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        frequency = 0.5 * (low + high)
+        slope = float(((1 - odds) / (frequency + (1 - frequency) * odds)).sum())
+        slope += _QUIET_TABLES * (usual / frequency - (1 - usual) / (1 - frequency))
+        low, high = (frequency, high) if slope > 0 else (low, frequency)
+    return 0.5 * (low + high)
+
+
+def quiet_shares(frequency: float, evidence: Floats) -> Floats:
+    """Return the probability of each table that it is as predicted in all its cells."""
+    odds = np.exp(np.clip(evidence, -700.0, 700.0))
     shares: Floats = frequency / (frequency + (1 - frequency) * odds)
     return shares
 
@@ -484,7 +513,7 @@ def estimate_tables(
             total = 0.0
             for i in range(q.size):
                 if q[i] > 0.0:
-                    total += q[i] * q[i] * spreads[class_of(q[i], most[i])] + v[i]
+                    total += (1.0 - quiet[t]) * q[i] * q[i] * spreads[class_of(q[i], most[i])] + v[i]
             errors[t] = total / q.size
             center_before(q, axes, order)
             continue

@@ -17,8 +17,13 @@ is known: independence given c,
 
 fitted to the tables of a and b. Pairs are estimated and settled twice, with (4) the second time.
 
+**Single attributes** are best known when the pairs have settled: their own measurement, and what non-negative pairs say.
+In thousands of cells of larger tables the noise that is left is cut off at zero, which would pull people out of the large
+cells of single attributes. So these stay, nearly, as the pairs left them.
+
 **Weights.** The residuals are near to what they were before, so the solver has little to decide; it gives way where the
-estimates are least certain: w_τ = 2^(−|τ|) / √e_τ with e_τ the expected squared error of a cell of (2).
+estimates are least certain: w_τ = 2^(−|τ|) / √e_τ with e_τ the expected squared error of a cell of (2), for single
+attributes thirty times that.
 """
 
 from __future__ import annotations
@@ -38,6 +43,7 @@ from margrave.reconstruction.prior.departures import (
     grid,
     learned_prior,
     predict_tables,
+    quiet_frequency,
     quiet_shares,
     unmeasured_spreads,
     weigh_tables,
@@ -53,9 +59,9 @@ _CHAIN_ROUNDS = 5
 _LARGEST_FACTOR = 1e4
 
 
-SINGLES = 30.0
-QUIET = {2: 0.5, 3: 0.8}
-QUIET_TABLES = 4.0
+# How much more the tables of single attributes count than by their expected error, beside tables of three and more:
+# what the pairs made of them is better than what cutting off thousands of noisy cells does to them.
+_SINGLES = 30.0
 
 
 class Levels:
@@ -198,9 +204,10 @@ class Levels:
 
         for first, last in parts:
             over_tables(weigh, first, last, layout.index.offset)
-        own = np.flatnonzero((layout.index.order == order) & (self._variances > 0) & (self._variances < np.inf) & (layout.degrees > 0))
-        if order > 1 and own.size:
-            quiet[own] = quiet_shares(evidence[own], QUIET[min(order,3)], QUIET_TABLES)
+        own = np.flatnonzero(layout.index.order == order)
+        told = own[(self._variances[own] > 0) & (self._variances[own] < np.inf) & (layout.degrees[own] > 0)]
+        # A table that was not measured has no evidence either way, as one whose noise drowns it.
+        quiet[own] = quiet_shares(quiet_frequency(order, evidence[told]), evidence[own])
         return quiet
 
     def _settle(self, order: int) -> tuple[Layout, Floats]:
@@ -283,7 +290,7 @@ def _weights(layout: Layout, errors: Floats) -> Floats:
         relative[known] = np.clip(errors[known] / np.median(errors[known]), 1 / _LARGEST_FACTOR, _LARGEST_FACTOR)
     weights: Floats = np.ldexp(1 / np.sqrt(relative), -layout.index.order)
     if layout.index.order.max() > 2:
-        weights[layout.index.order == 1] *= SINGLES
+        weights[layout.index.order == 1] *= _SINGLES
     return weights
 
 
