@@ -22,6 +22,7 @@ from margrave.planning.counts import (
     importance,
     objective,
     prior_curves,
+    varying_counts,
 )
 from margrave.privacy.budget import Budget
 from margrave.workload import Workload
@@ -93,9 +94,14 @@ def test_expected_counts_before_anything_is_measured_are_those_of_zipf_attribute
     for exponents in product(ZIPF_EXPONENTS, repeat=2):
         shares = [np.arange(1, n + 1.0) ** -a for n, a in zip(shape, exponents, strict=True)]
         table = np.multiply.outer(*(share / share.sum() for share in shares)) * rows
+        part = np.prod([1 - 1 / n for n in shape])
+        varying = varying_counts(table)
+        # p u is the variance of a sample with these sums: hypergeometric, with N where that has N − 1.
+        sums = table.sum(axis=1, keepdims=True), table.sum(axis=0, keepdims=True)
+        np.testing.assert_allclose(part * varying, table * (1 - table / sums[0]) * (1 - table / sums[1]), rtol=1e-12)
         for kappa, probability in STRAYS[2]:
-            assert (table >= 1).all()
-            spread += np.sqrt(kappa * table**2 + table).ravel().tolist()
+            assert (part * varying >= 1).all()
+            spread += np.sqrt(part * (kappa * varying**2 + varying)).ravel().tolist()
             cells += [probability / len(ZIPF_EXPONENTS) ** 2] * table.size
     for exponent in (-18.0, -12.0, -6.0, 0.0):
         expected = left_over(spread, cells, 2.0**exponent) ** 2
@@ -105,7 +111,7 @@ def test_expected_counts_before_anything_is_measured_are_those_of_zipf_attribute
 
 def test_cells_where_nobody_is_expected_are_not_counted():
     spreads = np.zeros(113)
-    add_spreads(spreads, np.array([0.001]), np.array([10_000.0]), 3)
+    add_spreads(spreads, np.array([0.002]), np.array([10_000.0]), 3, share=0.5)
     assert spreads.sum() == pytest.approx(10.0)  # single people, one in a cell
     assert spreads[16] == pytest.approx(10.0)  # and each strays by one
 

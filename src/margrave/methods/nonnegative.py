@@ -39,6 +39,8 @@ _TOLERANCE = 1e-4
 # that the solver has can be on disk; of the rule what it makes, and residuals on the way, stay in memory.
 _SOLVER_ARRAYS, _RULE_ARRAYS, _FACET_BUFFERS = 3.0, 4.0, 2.0
 _SOLVER_WITH_WORKERS, _RULE_WITH_SCRATCH = 2.0, 3.0
+# What the rule needs however small the tables are: its counts of departures by class and place on a grid.
+_RULE_BYTES = 5_200_000
 # The inner tables, which are not tables of the workload, and what is small.
 _INNER_TABLES = 1.05
 # A recorded method with more sets than this was not written by margrave.
@@ -172,7 +174,8 @@ class NonNegative(Method):
         if workers and not automatic:
             return _SOLVER_WITH_WORKERS + means
         arrays = _RULE_ARRAYS if automatic else _SOLVER_ARRAYS + means
-        return _INNER_TABLES * (arrays + _FACET_BUFFERS * _facet_share(workload))
+        constant = _RULE_BYTES / max(workload.bytes, 1) if automatic else 0.0
+        return _INNER_TABLES * (arrays + _FACET_BUFFERS * _facet_share(workload)) + constant
 
     def lenient(self) -> Self:
         """Return the method with ``strict`` off: it always gives tables, which say how near to the best they are."""

@@ -137,10 +137,11 @@ def evidence_grid(prior: Floats) -> Floats:
     priors = np.empty((_CLASSES, prior.size))
     class_priors(MEANS, prior, priors)
     likelihood = grid().binned
-    with np.errstate(divide="ignore"):
-        mixed = np.log(np.maximum(np.einsum("rcg,kg->krc", likelihood, priors), _TINY))
-        point = np.log(np.maximum(likelihood[..., _POINT], _TINY))
-    evidence: Floats = mixed - point
+    evidence = np.empty(SHAPE)
+    point = np.log(np.maximum(likelihood[..., _POINT], _TINY))
+    for own, told in zip(evidence, priors, strict=True):
+        np.log(np.maximum(likelihood @ told, _TINY), out=own)
+        own -= point
     return evidence
 
 

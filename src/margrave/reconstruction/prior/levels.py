@@ -29,6 +29,7 @@ attributes thirty times that.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from threading import Lock
 
 import numpy as np
 
@@ -139,7 +140,7 @@ class Levels:
     def _estimate(self, order: int) -> None:
         """Estimate the residuals of an order by (1) and (2), given the inner tables."""
         layout, parts = self._layout, list(self._ranges(order))
-        counted: list[Floats] = []
+        counted, lock = np.zeros(SHAPE), Lock()
 
         def predict(begin: int, end: int) -> None:
             seen = np.zeros(SHAPE)
@@ -155,11 +156,12 @@ class Levels:
                 self.residuals,
                 seen,
             )
-            counted.append(seen)
+            with lock:
+                np.add(counted, seen, out=counted)
 
         for first, last in parts:
             over_tables(predict, first, last, layout.index.offset)
-        prior = learned_prior(order, np.sum(counted, axis=0))
+        prior = learned_prior(order, counted)
         places, spreads = grid(), unmeasured_spreads(prior)
         quiet = self._quiet(parts, evidence_grid(prior), order)
 
