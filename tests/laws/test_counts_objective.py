@@ -1,7 +1,7 @@
 """The objective "counts": curves against their definition, plans against a general solver, and what they promise."""
 
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -159,7 +159,8 @@ def test_with_less_to_spend_the_large_tables_get_a_smaller_share():
         shares_by_order(plan(workload, Budget.zcdp(rho=rho), contributions=1, objective="counts", rows=2_000))[3]
         for rho in (1e-4, 1e-2, 1.0, 100.0)
     ]
-    assert shares == sorted(shares)
+    # The floor is the least; at 1e-6 of it plans differ by rounding.
+    assert all(less <= more * (1 + 1e-6) for less, more in pairwise(shares))
     assert shares[0] < 0.05 < 0.3 < shares[-1]
 
 

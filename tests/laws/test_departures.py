@@ -154,3 +154,68 @@ def test_the_prior_learned_has_at_least_the_likelihood_of_the_one_that_made_the_
     assert found[[0, *range(1, 4)]].sum() == pytest.approx(0.6, abs=0.05)
     # Zero and next to zero cannot be told apart through the noise.
     assert found[MEANS < 0.1].sum() == pytest.approx(1 / 3, abs=0.05)
+
+
+@pytest.mark.parametrize("departure", [-700.0, -168.3, -40.0, -5.2, 5.7, 33.0, 900.0])
+@pytest.mark.parametrize("predicted", [3.0, 170.0, 5_000.0])
+def test_far_from_what_was_predicted_a_cell_has_a_posterior_of_its_own(departure, predicted):
+    if departure < -predicted - 6:
+        # Nothing of the prior is near: the cell is taken as it was observed, and its count is cut off at zero.
+        assert departures.posterior_of(starting_prior(2), departure, predicted)[0] < -predicted + 1
+        return
+    prior = starting_prior(2)
+    mean, variance = departures.posterior_of(prior, departure, predicted)
+    expected = moments(prior, departure, predicted)
+    # Moments far from zero are differences of large numbers: digits are lost to the square of the departure.
+    assert mean == pytest.approx(expected[0], rel=1e-6, abs=1e-6)
+    assert variance == pytest.approx(expected[1], rel=1e-3, abs=1e-9 * departure**2 + 1e-6)
+
+
+@pytest.mark.parametrize("row", [60, 92, 120, 190, 240])
+def test_the_likelihood_of_a_bin_is_the_mean_over_the_bin(row):
+    """Far out a bin is wider than the noise, and the value in its middle says nothing about the bin."""
+    column = 66
+    ends = [math.sinh((row + half) * departures._STEP - departures._REACH) for half in (-0.5, 0.5)]
+    _, predicted = place(row, column)
+    for component in (0, 4, 12, 18, MEANS.size - 1):
+        low, high = ((edge[component] - 1) * predicted for edge in (departures._LOW, departures._HIGH))
+
+        def density(x, low=low, high=high):
+            if high == low:
+                return math.exp(-0.5 * (x - low) ** 2) / math.sqrt(2 * math.pi)
+            return (math.erf((x - low) / math.sqrt(2)) - math.erf((x - high) / math.sqrt(2))) / (2 * (high - low))
+
+        points = [x for x in (low, high) if ends[0] < x < ends[1]]
+        mean = quad(density, *ends, points=points or None, limit=500, epsabs=1e-13)[0] / (ends[1] - ends[0])
+        if mean > 1e-6:
+            # Where bins are narrow the middle is taken: within a twentieth of the noise the density bends by 1e-3.
+            assert grid().binned[row, column, component] == pytest.approx(mean, rel=2e-3)
+
+
+def test_no_class_of_cells_has_multiples_that_it_cannot_have_and_all_have_mean_one():
+    prior = starting_prior(2)
+    priors = np.empty((len(departures._CAPS), prior.size))
+    departures.class_priors(MEANS, prior, priors)
+    np.testing.assert_allclose(priors.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(priors @ MEANS, 1, rtol=1e-6)
+    for own, cap in zip(priors, departures._CAPS, strict=True):
+        assert (own[departures._LOW >= cap] == 0).all()
+    np.testing.assert_allclose(priors[-1], prior, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("q", "most", "kind"), [(5.0, 9.0, 0), (5.0, 10.1, 1), (1.0, 30.0, 3), (1.0, 1e9, 6)])
+def test_the_class_of_a_cell_follows_from_the_least_sum_it_is_part_of(q, most, kind):
+    assert departures.class_of(q, most) == kind
+
+
+def test_how_often_tables_are_as_predicted_is_the_most_likely_frequency():
+    """Against a search over a fine grid of the function itself."""
+    evidence = np.random.default_rng(3).normal(-1, 3, 40)
+    found = departures.quiet_frequency(2, evidence)
+    usual, tables = departures._QUIET[2], departures._QUIET_TABLES
+    grid_of = np.linspace(1e-4, 1 - 1e-4, 200_001)
+    value = np.log(grid_of[:, None] + (1 - grid_of[:, None]) * np.exp(evidence)).sum(axis=1)
+    value += tables * (usual * np.log(grid_of) + (1 - usual) * np.log(1 - grid_of))
+    assert found == pytest.approx(grid_of[value.argmax()], abs=1e-5)
+    assert departures.quiet_frequency(1, evidence) == 0.0
+    assert departures.quiet_frequency(3, np.zeros(7)) == pytest.approx(departures._QUIET[3])

@@ -277,8 +277,14 @@ def varying_counts(expected: Floats) -> Floats:
 
 def _add(spreads: Floats, spread: Floats, cells: Floats) -> None:
     """Add cells to a histogram of spreads, in place; those below its range count as the least."""
-    bins = np.rint(_STEPS * (np.log2(np.maximum(spread, 2.0**_LEAST_SPREAD)) - _LEAST_SPREAD)).astype(np.int64)
-    np.add.at(spreads, np.minimum(bins, SPREAD_BINS - 1), cells)
+    least, most = 2.0**_LEAST_SPREAD, 2.0 ** (_LEAST_SPREAD + (SPREAD_BINS - 1) / _STEPS)
+    inside = np.clip(spread, least, most)
+    lower = np.minimum((_STEPS * (np.log2(inside) - _LEAST_SPREAD)).astype(np.int64), SPREAD_BINS - 2)
+    below, above = (2.0 ** (_LEAST_SPREAD + (lower + step) / _STEPS) for step in (0, 1))
+    # Shared between two bins so that neither the number of cells nor the sum of their spreads changes.
+    share = np.clip((inside - below) / (above - below), 0.0, 1.0)
+    np.add.at(spreads, lower, cells * (1 - share))
+    np.add.at(spreads, lower + 1, cells * share)
 
 
 @dataclass(frozen=True, eq=False)

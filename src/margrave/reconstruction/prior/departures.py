@@ -119,6 +119,14 @@ def starting_prior(order: int) -> Floats:
     return prior
 
 
+def learned_prior_of_cells(order: int, rows: Floats, counts: Floats, kinds: Integers) -> Floats:
+    """Return π of all tables of an order from the likelihoods of single cells, as `cell_likelihoods` writes them."""
+    usual = starting_prior(order)
+    prior = usual.copy()
+    climb(rows, counts, kinds, MEANS, usual, _ORDER_CELLS, _ORDER_ROUNDS, prior)
+    return prior
+
+
 def learned_prior(order: int, seen: Floats) -> Floats:
     """Return π of all tables of an order, from how many of their cells fell into each bin of the grid."""
     usual = starting_prior(order)
@@ -380,6 +388,74 @@ def class_of(q: float, most: float) -> int:
 
 
 @compiled
+def cell_likelihoods(
+    q: Floats,
+    d: Floats,
+    v: Floats,
+    most: Floats,
+    noise: float,
+    share: float,
+    rows: Floats,
+    counts: Floats,
+    kinds: Integers,
+) -> None:
+    """Write the likelihood of each component for each cell of a table, how much the cell counts, and its class.
+
+    Of single attributes, which are hardly ever as predicted: their cells lie where bins are wide.
+    """
+    root = math.sqrt(0.5)
+    for i in range(q.size):
+        counts[i], kinds[i] = 0.0, 0
+        rows[i] = 1.0
+        if q[i] <= 0.0:
+            continue
+        deviation = math.sqrt(noise + v[i])
+        x, u = d[i] / deviation, q[i] / deviation
+        counts[i], kinds[i] = weight_of(u, share), class_of(q[i], most[i])
+        for g in range(rows.shape[1]):
+            begin, end = (_LOW[g] - 1.0) * u - x, (_HIGH[g] - 1.0) * u - x
+            if end - begin < 1e-3:
+                rows[i, g] = math.exp(-0.125 * (begin + end) ** 2) * _DENSITY
+            elif begin > 0.0:
+                rows[i, g] = 0.5 * (math.erfc(begin * root) - math.erfc(end * root)) / (end - begin)
+            else:
+                rows[i, g] = 0.5 * (math.erfc(-end * root) - math.erfc(-begin * root)) / (end - begin)
+
+
+@compiled
+def single_cells(
+    first: int,
+    last: int,
+    index: Index,
+    degrees: Floats,
+    variances: Floats,
+    measured: Floats,
+    tables: Floats,
+    start: int,
+    rows: Floats,
+    counts: Floats,
+    kinds: Integers,
+) -> None:
+    """Write `cell_likelihoods` of the predicted tables first … last − 1, from the place of cell ``start`` on."""
+    for t in range(first, last):
+        if not 0.0 < variances[t] < np.inf or degrees[t] == 0.0:
+            continue
+        order, axes = index.order[t], index.axes[t]
+        begin, end = index.offset[t], index.offset[t + 1]
+        q = tables[begin:end]
+        d, v, most = q.copy(), np.empty(q.size), np.empty(q.size)
+        center_before(d, axes, order)
+        sample_variances(q, axes, order, v, most)
+        share = degrees[t] / q.size
+        for i in range(q.size):
+            d[i] = measured[begin + i] - d[i]
+        here, there = begin - start, end - start
+        cell_likelihoods(
+            q, d, v, most, variances[t] * share, share, rows[here:there], counts[here:there], kinds[here:there]
+        )
+
+
+@compiled
 def grid_row(departure: float, deviation: float) -> float:
     """Return where d/S lies along the first axis of the grid."""
     place: float = (math.asinh(departure / deviation) + _REACH) / _STEP
@@ -530,6 +606,11 @@ def estimate_tables(
         bins = bin_table(q, d, v, most, noise, share, seen, places, kinds, down, right)
         prior = usual.copy()
         learn(seen, places[:bins], binned, usual, prior)
+        if order == 1:
+            exact, counts = np.empty((q.size, usual.size)), np.empty(q.size)
+            cell_likelihoods(q, d, v, most, noise, share, exact, counts, kinds)
+            prior = usual.copy()
+            climb(exact, counts, kinds, MEANS, usual, _TABLE_CELLS, _TABLE_ROUNDS, prior)
         class_priors(MEANS, prior, priors)
         total = 0.0
         for i in range(q.size):

@@ -38,14 +38,17 @@ from margrave.algebra.kernels import Floats, over_tables
 from margrave.algebra.layout import AttributeSet, Layout
 from margrave.reconstruction.nonnegative import Problem, Splitting
 from margrave.reconstruction.prior.departures import (
+    MEANS,
     SHAPE,
     estimate_tables,
     evidence_grid,
     grid,
     learned_prior,
+    learned_prior_of_cells,
     predict_tables,
     quiet_frequency,
     quiet_shares,
+    single_cells,
     unmeasured_spreads,
     weigh_tables,
 )
@@ -161,7 +164,7 @@ class Levels:
 
         for first, last in parts:
             over_tables(predict, first, last, layout.index.offset)
-        prior = learned_prior(order, counted)
+        prior = self._prior_of_singles(parts) if order == 1 else learned_prior(order, counted)
         places, spreads = grid(), unmeasured_spreads(prior)
         quiet = self._quiet(parts, evidence_grid(prior), order)
 
@@ -185,6 +188,30 @@ class Levels:
             over_tables(estimate, first, last, layout.index.offset)
         for first, last in parts:
             self._given[first:last] = 0
+
+    def _prior_of_singles(self, parts: Sequence[tuple[int, int]]) -> Floats:
+        """Return π of the tables of one attribute, from each of their cells."""
+        layout, found = self._layout, []
+        for first, last in parts:
+            start, end = int(layout.index.offset[first]), int(layout.index.offset[last])
+            rows, counts = np.ones((end - start, MEANS.size)), np.zeros(end - start)
+            kinds = np.zeros(end - start, dtype=np.int64)
+            single_cells(
+                first,
+                last,
+                layout.index,
+                layout.degrees,
+                self._variances,
+                self._measured,
+                self.residuals,
+                start,
+                rows,
+                counts,
+                kinds,
+            )
+            found.append((rows, counts, kinds))
+        rows, counts, kinds = (np.concatenate(part) for part in zip(*found, strict=True))
+        return learned_prior_of_cells(1, rows, counts, kinds)
 
     def _quiet(self, parts: Sequence[tuple[int, int]], likelier: Floats, order: int) -> Floats:
         """Return the probability of each table that it is as predicted, for the tables of an order."""

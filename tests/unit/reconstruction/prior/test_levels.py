@@ -175,3 +175,28 @@ def test_more_noise_is_expected_to_err_more_and_nothing_measured_the_most(case):
         errors.append(levels.errors[layout.index.order == 3].mean())
     assert errors == sorted(errors)
     assert errors[0] <= 1.0
+
+
+@pytest.mark.parametrize("people", [300.0, 800.0, 5_000.0])
+def test_a_rare_value_that_was_measured_precisely_is_kept(people):
+    """A cell far below what was predicted is known to its noise: neither cut to zero nor pulled towards the others.
+
+    Forty binary attributes of which one value is rare, noise of standard deviation 100 a cell. The posterior mean may
+    move a cell by a part of the noise; 3 standard deviations on average over all is what a grid too coarse would do.
+    """
+    rows, attributes = 40_000.0, 40
+    layout = Layout.of((2,) * attributes, [(one,) for one in range(attributes)])
+    truth = np.zeros(layout.cells)
+    truth[0] = rows
+    truth[1::2], truth[2::2] = rows - people, people
+    residuals = transform.center(layout, truth)
+    draw = np.random.default_rng(0)
+    variances = np.full(len(layout.sets), 2 * 100.0**2)
+    variances[0] = 1.0
+    noise = transform.center(layout, np.sqrt(2) * 100 * draw.standard_normal(layout.cells))
+    noise[0] = 0.0
+    measured = residuals + noise
+    levels = Levels(layout, measured, np.where(layout.index.order, variances, 0.0), rows)
+    levels.run()
+    error = np.abs(levels.residuals - residuals)[1:].mean()
+    assert error < 1.1 * np.abs(noise[1:]).mean()
