@@ -24,6 +24,7 @@ class Kind(Enum):
 
     TEXT = "a text"
     WHOLE = "a whole number"
+    WHOLE_OR_TEXT = "a whole number or a text"
     NUMBER = "a number"
     EXACT = 'a number, or one as text, such as "1/10"'
     FLAG = "true or false"
@@ -46,6 +47,7 @@ class Kind(Enum):
 _TYPES: dict[Kind, tuple[type, ...]] = {
     Kind.TEXT: (str,),
     Kind.WHOLE: (int,),
+    Kind.WHOLE_OR_TEXT: (int, str),
     Kind.NUMBER: (float, int),
     Kind.EXACT: (float, int, str),
     Kind.FLAG: (bool,),

@@ -104,6 +104,8 @@ class Job:
         How to reconstruct, with the options of the method by name.
     out, overwrite, csv, report, errors, title
         The folder to write, and what goes into it.
+    workers, scratch
+        Who shares the work after measuring, and where large arrays are kept.
     """
 
     data: str | None = option(
@@ -275,6 +277,21 @@ class Job:
         group=WRITING,
         commands=_WRITE,
         negatable=True,
+    )
+    workers: int | str | None = option(
+        None,
+        "Divide the work among N processes, or those of a Dask scheduler, as tcp://host:8786.",
+        kind=Kind.WHOLE_OR_TEXT,
+        group=WRITING,
+        commands=_WRITE,
+    )
+    scratch: str | None = option(
+        None,
+        "A folder for large arrays, where they do not fit into memory.",
+        kind=Kind.TEXT,
+        group=WRITING,
+        commands=_WRITE,
+        path=True,
     )
     title: str | None = option(
         None, "The title of the report.", kind=Kind.TEXT, group=WRITING, commands=(*_WRITE, "report")
@@ -462,6 +479,8 @@ class Job:
             report=self.report is None or self.report,
             errors=self.errors is None or self.errors,
             title=self.title,
+            workers=self.workers,
+            scratch=self.scratch,
         )
 
     def source(self) -> Data:

@@ -28,6 +28,7 @@ _JOB = Annotated[Path | None, typer.Option("--job", help="A TOML file with optio
 _TYPES: dict[Kind, Any] = {
     Kind.TEXT: str,
     Kind.WHOLE: int,
+    Kind.WHOLE_OR_TEXT: str,
     Kind.NUMBER: float,
     Kind.EXACT: str,
     Kind.FLAG: bool,
@@ -136,6 +137,8 @@ def value_of(one: Option, given: Any) -> Any:  # noqa: ANN401
     given
         What was given.
     """
+    if one.kind is Kind.WHOLE_OR_TEXT:
+        return int(given) if given is not None and given.isdecimal() else given
     if one.kind is Kind.TEXTS:
         return tuple(given) if given else None
     if one.kind is Kind.NAMES:
