@@ -251,6 +251,43 @@ def peers(
     _tell([out / FILE, *drawn, write_peers_page(records, out)])
 
 
+@reproduce.command("coverage")
+def coverage(
+    data: Annotated[Path | None, typer.Option(help="Folder of the tables that are not generated.")] = None,
+    out: Out = _OUT,
+    datasets: Annotated[str, typer.Option(help="Names, or sets of generated tables, with commas.")] = "fresh",
+    epsilons: Epsilons = "0.1,1,10",
+    mechanisms: Annotated[str, typer.Option(help="How to measure, with commas.")] = "planner,nonnegative,adaptive,mwem",
+    methods: Annotated[str, typer.Option(help="How to reconstruct, with commas.")] = "lnn",
+    trials: Trials = 3,
+    attributes: Annotated[int, typer.Option(help="The first so many attributes of each table; 0 for all.")] = 8,
+    delta: Delta = 1e-9,
+    seed: Seed = 0,
+) -> None:
+    """Compare intervals of published counts with the truth: how often they cover it, and how wide they are.
+
+    Example:  python -m experiments coverage --datasets chains,titanic --data benchmarks/ --epsilons 1
+    """
+    from experiments.coverage import FILE, CoverageSettings, run_coverage, write_coverage_page
+    from experiments.pages import NOT_PRIVATE
+
+    settings = CoverageSettings(
+        data,
+        datasets=_names(datasets),
+        epsilons=_numbers("epsilons", epsilons, float),
+        mechanisms=_names(mechanisms),
+        methods=_names(methods),
+        trials=trials,
+        attributes=attributes,
+        delta=delta,
+        seed=seed,
+    )
+    Screen(stderr=True).print(NOT_PRIVATE, style="bold red")
+    with described_progress() as advance:
+        records = run_coverage(settings, out, progress=advance)
+    _tell([out / FILE, write_coverage_page(records, out)])
+
+
 def _run(settings: Settings, out: Path, figures: bool) -> None:
     """Run an experiment, write its figures and the summary of the folder, and say where they are."""
     from experiments.figures import draw_experiment, require_altair

@@ -1,13 +1,15 @@
-"""Generated tables: twelve to choose parameters on, twelve others to judge with, alike on every machine.
+"""Generated tables: twelve to choose parameters on, twelve others to judge with, eight more; alike on every machine.
 
 Nothing in them is private, and none resembles a particular public table. They stand in for what is released in
 practice: yes/no surveys, wide questionnaires, amounts with many zeros and a long tail, registers whose attributes
-nearly determine one another. The two sets come from different families, so that what was chosen on one is not judged by
-its own kind:
+nearly determine one another. The sets come from different families, so that what was chosen on one is not judged by its
+own kind:
 
     choosing    latent classes, Bayesian networks, Gaussian factors, zero-inflated amounts, functions with noise
     judging     panels in time, noisy-or of hidden causes, skip logic, altered templates, counts, trips, payrolls,
                 nested codes, decision lists, checksums (which triples show and pairs hardly do)
+    fresh       magnets (an Ising model), heavy tails, diagnoses that grow with their number, segregated quarters,
+                chains of states, rankings, walks, a few profiles among random answers; to judge intervals with
 
 Needs numpy alone; each table takes less than two seconds.
 """
@@ -24,7 +26,8 @@ Probabilities = NDArray[np.float64]
 Sizes = dict[str, int]
 Generator = np.random.Generator
 
-CHOOSING, JUDGING = "choosing", "judging"
+CHOOSING, JUDGING, FRESH = "choosing", "judging", "fresh"
+KINDS = (CHOOSING, JUDGING, FRESH)
 
 
 def generated(kind: str = CHOOSING) -> Iterator[tuple[str, Sizes, Codes]]:
@@ -33,7 +36,7 @@ def generated(kind: str = CHOOSING) -> Iterator[tuple[str, Sizes, Codes]]:
     Parameters
     ----------
     kind
-        "choosing" or "judging".
+        "choosing", "judging" or "fresh".
     """
     for name in names(kind):
         yield (name, *generate(name))
@@ -42,7 +45,7 @@ def generated(kind: str = CHOOSING) -> Iterator[tuple[str, Sizes, Codes]]:
 def names(kind: str = CHOOSING) -> tuple[str, ...]:
     """Return the names of the tables of a set."""
     if kind not in _TABLES:
-        raise ValueError(f"kind is {kind!r}; give {CHOOSING!r} or {JUDGING!r}")
+        raise ValueError(f"kind is {kind!r}; give {CHOOSING!r}, {JUDGING!r} or {FRESH!r}")
     return tuple(_TABLES[kind])
 
 
@@ -55,7 +58,9 @@ def generate(name: str) -> tuple[Sizes, Codes]:
             domain = {f"a{place}": int(size) for place, size in enumerate(sizes)}
             rows = np.column_stack([np.clip(column, 0, size - 1) for column, size in zip(columns, sizes, strict=True)])
             return domain, rows.astype(np.int64)
-    raise ValueError(f"no generated table {name!r}; there are {', '.join([*_TABLES[CHOOSING], *_TABLES[JUDGING]])}")
+    raise ValueError(
+        f"no generated table {name!r}; there are {', '.join(name for kind in KINDS for name in names(kind))}"
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------- drawing
@@ -333,6 +338,96 @@ def checksums(draw: Generator, rows: int, sizes: Sequence[int], free: int, noise
     return columns, sizes
 
 
+# ------------------------------------------------------------------------------------------ to judge intervals with
+
+
+def magnets(draw: Generator, rows: int, count: int, strength: float) -> Table:
+    """Return yes/no answers that pull at each other in pairs: an Ising model after thirty sweeps of Gibbs sampling."""
+    pull = np.triu(strength * draw.standard_normal((count, count)) * (draw.random((count, count)) < 0.4), 1)
+    pull, field = pull + pull.T, draw.normal(-0.4, 0.6, count)
+    state = np.where(draw.random((rows, count)) < 0.5, 1.0, -1.0)
+    for _ in range(30):
+        for place in range(count):
+            chance = 1 / (1 + np.exp(-2 * (state @ pull[place] + field[place])))
+            state[:, place] = np.where(draw.random(rows) < chance, 1.0, -1.0)
+    return [(column > 0).astype(np.int64) for column in state.T], [2] * count
+
+
+def heavy_tails(draw: Generator, rows: int, sizes: Sequence[int], freedom: float) -> Table:
+    """Return numbers of a multivariate t distribution in steps of equal length: extremes come together."""
+    count = len(sizes)
+    root = draw.standard_normal((count, count)) / np.sqrt(count)
+    values = draw.standard_normal((rows, count)) @ (root + 0.5 * np.eye(count))
+    values *= np.sqrt(freedom / draw.chisquare(freedom, rows))[:, None]
+    steps = np.floor(np.array(sizes) / 2 + values * np.array(sizes) / 8)
+    return list(steps.astype(np.int64).T), sizes
+
+
+def diagnoses(draw: Generator, rows: int, sizes: Sequence[int], attraction: float) -> Table:
+    """Return patients who each take after an earlier one, or are new: kinds of patients grow as they are met."""
+    new = draw.random(rows) < attraction / (attraction + np.arange(rows))
+    kind = np.zeros(rows, dtype=np.int64)
+    earlier = np.floor(draw.random(rows) * np.arange(rows)).astype(np.int64)
+    for row in range(rows):
+        kind[row] = row if new[row] else kind[earlier[row]]
+    _, kind = np.unique(kind, return_inverse=True)
+    columns = []
+    for size in sizes:
+        typical = _zipf(draw, int(kind.max()) + 1, size, 0.9)
+        columns.append(_altered(draw, typical[kind], size, draw.uniform(0.02, 0.35)))
+    return columns, sizes
+
+
+def quarters(draw: Generator, rows: int, places: int, sizes: Sequence[int]) -> Table:
+    """Return households of a town whose quarters differ much, smoothly from one to the next; some have few people."""
+    where = _draw(draw, draw.dirichlet(np.full(places, 0.5))[None], np.zeros(rows, dtype=np.int64))
+    income = np.cumsum(draw.normal(0, 0.5, places))[where] + draw.standard_normal(rows)
+    columns = [where, _quantiles(income, np.full(10, 0.1))]
+    for size in sizes:
+        walk = np.cumsum(draw.normal(0, 0.6, (places, size)), axis=0) + np.log(_base(draw, size, 0.8))
+        slope = draw.normal(0, 0.5, size)
+        score = walk[where] + income[:, None] * slope + draw.gumbel(size=(rows, size))
+        columns.append(np.argmax(score, axis=1))
+    return columns, [places, 10, *sizes]
+
+
+def chains(draw: Generator, rows: int, states: int, steps: int) -> Table:
+    """Return the states of people at a few moments; most stay, the others follow a table of moves with many zeros."""
+    moves = draw.dirichlet(np.full(states, 0.15), states)
+    state = _zipf(draw, rows, states, 1.0)
+    columns = []
+    for _ in range(steps):
+        columns.append(state)
+        state = np.where(draw.random(rows) < 0.6, state, _draw(draw, moves, state))
+    return columns, [states] * steps
+
+
+def rankings(draw: Generator, rows: int, items: int, groups: int) -> Table:
+    """Return the order that people put things in (none twice, so that many cells must be empty), and their group."""
+    group = _zipf(draw, rows, groups, 0.5)
+    worth = draw.normal(0, 1.2, (groups, items))
+    order = np.argsort(-(worth[group] + draw.gumbel(size=(rows, items))), axis=1)
+    return [group, *order.T], [groups, *[items] * items]
+
+
+def walks(draw: Generator, rows: int, sizes: Sequence[int]) -> Table:
+    """Return readings of one thing that drifts: each is near the one before, and the first is near no value."""
+    level = draw.standard_normal(rows)
+    columns = []
+    for size in sizes:
+        columns.append(_quantiles(level, np.full(size, 1 / size)))
+        level = level + draw.uniform(0.1, 0.7) * draw.standard_normal(rows)
+    return columns, sizes
+
+
+def spread_profiles(draw: Generator, rows: int, sizes: Sequence[int], profiles: int) -> Table:
+    """Return a few profiles with shares like a power, and as many people again who answer at random."""
+    pattern = np.column_stack([draw.integers(0, size, profiles) for size in sizes])
+    chosen = pattern[_zipf(draw, rows, profiles, 1.5)]
+    random = np.column_stack([draw.integers(0, size, rows) for size in sizes])
+    return list(np.where((draw.random(rows) < 0.5)[:, None], random, chosen).T), sizes
+
+
 _TABLES: dict[str, dict[str, Callable[[Generator], Table]]] = {
     CHOOSING: {
         "binary-1": lambda draw: latent_classes(draw, 8_000, [2] * 16, 6, 0.8),
@@ -361,5 +456,15 @@ _TABLES: dict[str, dict[str, Callable[[Generator], Table]]] = {
         "nested": lambda draw: nested_codes(draw, 10_000, [3, 8, 20, 50], 7, 0.01),
         "rules": lambda draw: decision_lists(draw, 30_000, _sizes(draw, 22, 2, 8), 6, 0.03),
         "checksums": lambda draw: checksums(draw, 5_000, _sizes(draw, 14, 3, 9), 6, 0.05),
+    },
+    FRESH: {
+        "magnets": lambda draw: magnets(draw, 9_000, 14, 0.35),
+        "tails": lambda draw: heavy_tails(draw, 40_000, [6, 16, 9, 24, 12, 8, 5, 10], 2.0),
+        "diagnoses": lambda draw: diagnoses(draw, 15_000, [25, 2, 12, 6, 30, 4, 9, 3], 12.0),
+        "quarters": lambda draw: quarters(draw, 70_000, 40, [2, 5, 8, 3, 12, 6]),
+        "chains": lambda draw: chains(draw, 2_500, 7, 8),
+        "rankings": lambda draw: rankings(draw, 20_000, 8, 4),
+        "walks": lambda draw: walks(draw, 5_000, [4, 6, 8, 10, 12, 14, 16, 3]),
+        "profiles": lambda draw: spread_profiles(draw, 120_000, [9, 3, 14, 5, 11, 7, 20, 2, 4], 60),
     },
 }

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import margrave as mg
 from experiments import ExperimentError
 from experiments.aim import Names, aim
 from experiments.datasets import Dataset, read_dataset
-from experiments.generated import CHOOSING, JUDGING, generate, names
+from experiments.generated import CHOOSING, JUDGING, KINDS, generate, names
 from experiments.mst import mst
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
@@ -202,9 +203,14 @@ def find_peers(keys: tuple[str, ...]) -> tuple[Peer, ...]:
     return tuple(peer for peer in PEERS.values() if peer.key in keys or (not keys and peer.available()))
 
 
+def is_generated(name: str) -> bool:
+    """Tell whether a table is generated, and needs no folder."""
+    return any(name in names(kind) for kind in KINDS)
+
+
 def read_table(folder: Path | None, name: str, order: int) -> Dataset:
     """Return a generated table, or one of a folder, with all its true tables of so many attributes."""
-    if name in GENERATED:
+    if is_generated(name):
         dataset = _generated(name, order)
     elif folder is None:
         raise ExperimentError(f"{name!r} is not a generated table; name the folder of the others with --data")
@@ -216,12 +222,16 @@ def read_table(folder: Path | None, name: str, order: int) -> Dataset:
 
 
 def _generated(name: str, order: int) -> Dataset:
+    return table_of(name, *generate(name), order)
+
+
+def table_of(name: str, sizes: Mapping[str, int], rows: NDArray[Any], order: int) -> Dataset:
+    """Return rows of codes, shape (rows, attributes), as a data set with all its true tables of so many attributes."""
     import hashlib
 
-    sizes, rows = generate(name)
     domain = mg.Domain.fromdict(sizes)
     table = mg.CodedTable(domain, dict(zip(domain.attributes, rows.T, strict=True)))
-    shown = hashlib.sha256(repr(sizes).encode() + rows.astype("<i8").tobytes()).hexdigest()[:12]
+    shown = hashlib.sha256(repr(dict(sizes)).encode() + rows.astype("<i8").tobytes()).hexdigest()[:12]
     return _counted(name, table, domain, order, shown)
 
 

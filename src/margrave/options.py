@@ -1,7 +1,9 @@
 """Options, declared once: a field of a dataclass says what an option is, what it may be and what it means.
 
-The command line's options, the keys of job files and the tables in docs/cli.md are all made from these fields. A
-mechanism or a method declares its own options in the same way, and needs nothing else to be chosen by name:
+The command line's options, the keys of job files and the tables in docs/cli.md are all made from these fields. An
+`Option` reads its value from the command line (`Option.parsed`) and from a job file (`Option.checked`), and writes it
+as words of a command line (`Option.words`). A mechanism or a method declares its own options in the same way, and needs
+nothing else to be chosen by name:
 
     @dataclass(frozen=True, kw_only=True)
     class ScalableMWEM(Mechanism):
@@ -10,12 +12,14 @@ mechanism or a method declares its own options in the same way, and needs nothin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from fractions import Fraction
 from typing import Any
 
+from margrave.errors import JobError
+
+Names = tuple[str, ...]
 _METADATA = "option"
 
 
@@ -56,7 +60,7 @@ _TYPES: dict[Kind, tuple[type, ...]] = {
     Kind.TABLES: (list,),
     Kind.NUMBERS: (dict,),
 }
-_KINDS = {bool: Kind.FLAG, int: Kind.WHOLE, float: Kind.NUMBER, Fraction: Kind.EXACT, str: Kind.TEXT}
+_KINDS = {"bool": Kind.FLAG, "int": Kind.WHOLE, "float": Kind.NUMBER, "Fraction": Kind.EXACT, "str": Kind.TEXT}
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,74 @@ class Option:
         """Its name on the command line."""
         return f"--{self.key}"
 
+    def parsed(self, given: Any) -> Any:  # noqa: ANN401
+        """Return the value from what the command line has for the option; None if it was not given.
+
+        Parameters
+        ----------
+        given
+            A text, a number or a flag, or a list of texts for an option that may be repeated.
+        """
+        if given is None or given == []:
+            return None
+        if self.kind is Kind.WHOLE_OR_TEXT:
+            return int(given) if given.isdecimal() else given
+        if self.kind is Kind.TEXTS:
+            return tuple(given)
+        if self.kind is Kind.NAMES:
+            return tuple(name.strip() for name in given.split(","))
+        if self.kind is Kind.NUMBERS:
+            return numbers_by_table(self.flag, given)
+        return named_tables(given) if self.kind is Kind.TABLES else given
+
+    def checked(self, value: Any, where: str) -> Any:  # noqa: ANN401
+        """Return the value from what a job file has for the option, or raise `JobError` if it is of another kind.
+
+        Parameters
+        ----------
+        value
+            A value of TOML.
+        where
+            The file, for the message.
+        """
+        if not self.kind.accepts(value):
+            raise JobError(f"{where} has {self.key} = {value!r}", remedy=f"give {self.kind.value}")
+        if self.kind is Kind.EXACT:
+            return str(value)  # 0.1 in a file is a tenth, and not the float next to it
+        if self.kind is Kind.TABLES:
+            for table in value:
+                self._require(_is_texts(table), table, where, "write each table as a list of names: ['age', 'sex']")
+            return tuple(map(tuple, value))
+        if self.kind is Kind.NUMBERS:
+            self._require(all(map(Kind.NUMBER.accepts, value.values())), value, where)
+            return {table_names(names): float(number) for names, number in value.items()}
+        if self.kind in (Kind.TEXTS, Kind.NAMES):
+            texts = [value] if isinstance(value, str) else value
+            self._require(_is_texts(texts), value, where)
+            return tuple(texts)
+        return value
+
+    def words(self, value: Any) -> list[str]:  # noqa: ANN401
+        """Return the words of a command line that give the option this value; none for None."""
+        if value is None:
+            return []
+        if self.kind is Kind.FLAG:
+            return [self.flag] if value else [f"--no-{self.key}"] if self.negatable else []
+        if self.kind is Kind.NUMBERS:
+            texts: Iterable[str] = [f"{','.join(names)}={number:g}" for names, number in value.items()]
+        elif self.kind is Kind.TABLES:
+            texts = map(",".join, value)
+        elif self.kind is Kind.TEXTS:
+            texts = value
+        else:
+            texts = [",".join(value) if self.kind is Kind.NAMES else str(value)]
+        return [word for text in texts for word in (self.flag, text)]
+
+    def _require(self, right: bool, value: object, where: str, remedy: str = "") -> None:
+        """Raise `JobError` unless a part of the value is right."""
+        if not right:
+            raise JobError(f"{where} has {value!r} in {self.key}", remedy=remedy or f"give {self.kind.value}")
+
 
 def option(
     default: object,
@@ -126,16 +198,15 @@ def option(
     meaning
         What it means, in a line.
     kind
-        What its value is; by default what the default is.
+        What its value is; by default what the default is, or where that is None what the field is declared to be.
     choices, group, commands, path
         As in `Option`.
     negatable
         As in `Option`; by default a flag that is on by default.
     """
-    known = _KINDS[type(default)] if kind is None else kind
     told = {
         "meaning": meaning,
-        "kind": known,
+        "kind": kind,
         "choices": tuple(choices),
         "group": group,
         "commands": tuple(commands),
@@ -153,8 +224,44 @@ def options_of(declared: type) -> tuple[Option, ...]:
     declared
         The dataclass.
     """
-    return tuple(
-        Option(one.name, default=one.default, **one.metadata[_METADATA])
-        for one in fields(declared)
-        if _METADATA in one.metadata
-    )
+    found = []
+    for one in fields(declared):
+        if _METADATA in one.metadata:
+            told = one.metadata[_METADATA]
+            kind = told["kind"] or _KINDS[type(one.default).__name__ if one.default is not None else _plain(one.type)]
+            found.append(Option(one.name, default=one.default, **{**told, "kind": kind}))
+    return tuple(found)
+
+
+def _plain(annotation: object) -> str:
+    """Return the type of a field without "or None"."""
+    return (annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")).removesuffix(" | None")
+
+
+def table_names(text: str) -> Names:
+    """Return the table of a text such as ``age,sex``; no name is the total."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def named_tables(tables: Iterable[str]) -> tuple[Names, ...]:
+    """Return the tables of ``--tables age,sex --tables age,region`` as tuples of names."""
+    return tuple(map(table_names, tables))
+
+
+def numbers_by_table(flag: str, given: Iterable[str]) -> dict[Names, float]:
+    """Return the numbers of ``--weight income=20 --weight age,sex=5`` by table."""
+    found = {}
+    for text in given:
+        names, mark, number = text.rpartition("=")
+        try:
+            found[table_names(names)] = float(number)
+        except ValueError:
+            mark = ""
+        if not mark:
+            raise JobError(f"{flag} is {text!r}", remedy=f"give a table and a number, as in {flag} age,sex=5")
+    return found
+
+
+def _is_texts(value: object) -> bool:
+    """Tell whether a value of TOML is a list of texts."""
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)

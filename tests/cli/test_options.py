@@ -124,7 +124,7 @@ def test_the_words_that_continue_a_run_give_the_same_publication(tmp_path, monke
             given.setdefault(one.name, []).append(next(words))
         else:
             given[one.name] = int(next(words)) if one.kind is Kind.WHOLE else next(words)
-    again = Job.of(None, {name: options.value_of(known[f"--{name.replace('_', '-')}"], given[name]) for name in given})
+    again = Job.of(None, {name: known[f"--{name.replace('_', '-')}"].parsed(given[name]) for name in given})
     assert (again.tables, again.max_cells) == (job.tables, job.max_cells)
     assert again.publication() == job.publication()
 

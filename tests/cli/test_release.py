@@ -88,6 +88,17 @@ def test_json_for_programs(survey):
     assert result["epsilon"] == 1.0
 
 
+def test_bounds_of_reliability_are_options(survey):
+    done = release(survey, "--no-report", "--reliable", "0.01", "--care", "0.02", "--reliable-within", "0")
+    assert done.returncode == 0, done.stderr
+    strict = mg.load(survey / "release").table("sex")
+    assert strict.reliability().tolist() == strict.bounds.judge(strict.values, strict.count_error).tolist()
+    assert (strict.bounds.reliable, strict.bounds.care, strict.bounds.floor) == (0.01, 0.02, 0)
+    refused = release(survey, "--reliable", "0.5", "--care", "0.2", out="other")
+    assert refused.returncode == 2
+    assert "the bounds are 0.5, 0.2, 1" in refused.stderr
+
+
 def test_a_job_file_does_the_same_and_options_override_it(survey):
     text = 'data = "people.csv"\ndomain = "domain.json"\nkway = 2\nepsilon = 1.0\ndelta = 1e-9\ncontributions = 1\n'
     (survey / "job.toml").write_text(text + 'out = "from-job"\nreport = false\n', encoding="utf-8")
@@ -190,7 +201,7 @@ def test_an_existing_folder_is_refused_before_anything_is_spent(published):
     spent = Ledger(published / "people.ledger").spent
     done = release(published, "--ledger", "people.ledger")
     assert done.returncode == 2
-    assert "is there already" in done.stderr
+    assert "already exists" in done.stderr
     assert Ledger(published / "people.ledger").spent == spent
 
 
@@ -224,7 +235,7 @@ def test_workers_and_a_folder_for_large_arrays(survey):
     [
         (("--workers", "0"), "workers is 0; give a number of processes from 1 to 1,024"),
         (("--workers", "host:8786"), "workers is 'host:8786'; give a number"),
-        (("--workers", "2", "--method", "mle"), "method 'mle' has no work to divide; leave out --workers"),
+        (("--workers", "2", "--method", "mle"), "method 'mle' does not use workers; leave out --workers"),
         (("--scratch", "nowhere"), "nowhere is not a folder that can be written to"),
     ],
 )
@@ -246,7 +257,7 @@ def test_a_name_that_is_too_long_for_the_measurements_is_refused_before_the_char
     done = release(survey, "--ledger", "people.ledger", "--cap-rho", "1", out="o" * 245)
     assert (done.returncode, "is too long for a file" in done.stderr) == (2, True)
     assert not (survey / "people.ledger").exists()
-    assert "is there already" in release(survey, out=".").stderr
+    assert "already exists" in release(survey, out=".").stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -67,6 +67,7 @@ def test_json_for_a_program(people, tmp_path, capsys):
         "missing_to": None,
         "empty": ["> 100"],
         "problem": "",
+        "hint": "",
     }
     assert (found["attributes"][1]["outside"], found["attributes"][1]["missing"]) == (1, 1)
 

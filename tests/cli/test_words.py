@@ -1,6 +1,8 @@
 """What the command line says: in words of options, on any terminal, about the tables asked for."""
 
 import io
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 import margrave as mg
 from margrave.cli.app import run
 from margrave.cli.options import in_words_of_options
-from margrave.cli.screen import Screen, spelled
+from margrave.cli.screen import Screen, spell_errors, spelled
 
 DOMAIN = mg.Domain.fromdict({"age": 3, "sex": 2, "work": 2})
 
@@ -29,6 +31,7 @@ def saved(tmp_path_factory):
         ("reconstruct it with method='lnn'", "reconstruct it with --method lnn"),
         ("give trim=True (--trim)", "give --trim"),
         ("give null='?' (--null '?')", "give --null '?'"),
+        ("say so: header=False (--no-header), or names=… (--names age,sex)", "say so: --no-header, or --names age,sex"),
         ("delimiter (--delimiter) is 'x'", "--delimiter is 'x'"),
         ("leave out privacy_id (--privacy-id) or counts (--counts)", "leave out --privacy-id or --counts"),
         ("name it by table=… (--table), or give a query=… (--query)", "name it by --table, or give a --query"),
@@ -42,7 +45,7 @@ def test_messages_are_in_words_of_options(python, typed):
 
 def test_a_folder_that_is_there_is_replaced_by_an_option(saved, capsys):
     assert run(["reconstruct", str(saved), "--tables", "age,sex", "--out", str(saved)]) == 2
-    assert capsys.readouterr().err.endswith("is there already; name another folder, or replace it with --overwrite\n")
+    assert capsys.readouterr().err.endswith("already exists; name another folder, or replace it with --overwrite\n")
 
 
 def test_some_tables_are_exported(saved, tmp_path, capsys):
@@ -85,3 +88,49 @@ def test_a_screen_of_letters_without_unicode(monkeypatch):
     Screen().print("age × sex: ± 92.0 people, ε = 1")
     stream.flush()
     assert stream.buffer.getvalue() == b"age x sex: +/- 92.0 people, epsilon = 1\n"
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_no_line_of_a_table_is_wider_than_the_terminal(saved, capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert run(["query", str(saved), "age >= 0", "--by", "age,sex"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert max(map(len, shown)) <= width
+    words = " ".join(shown).split()
+    assert {"count", "estimate", "std_error", "ci_low", "ci_high"} <= set(words)
+    asked = ["--kway", "2", "--rho", "1", "--contributions", "1", "--rows", "100"]
+    assert run(["plan", "--domain", str(saved / "domain.json"), *asked]) == 0
+    listed = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("attributes", "median"))]
+    assert listed
+    assert max(map(len, listed)) <= width
+
+
+def test_a_table_for_a_pipe_is_one_table_whatever_its_width(saved, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert run(["query", str(saved), "", "--by", "age"]) == 0
+    assert capsys.readouterr().out.count("count") == 1
+
+
+def test_shares_have_three_decimals(saved, capsys):
+    assert run(["query", str(saved), "sex = 1", "--share-of", "age > 0", "--by", "age"]) == 0
+    numbers = [cell.strip() for line in capsys.readouterr().out.splitlines()[3:-1] for cell in line.split("│")[2:-1]]
+    assert numbers
+    assert all(len(number.partition(".")[2]) == 3 for number in numbers if number[-1:].isdigit())
+
+
+def test_signs_that_a_stream_lacks_are_spelled():
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors=spell_errors())
+    stream.write("ε ≤ 1 ± 2 × “a” ž\n")
+    stream.flush()
+    assert stream.buffer.getvalue() == b'epsilon <= 1 +/- 2 x "a" ?\n'
+
+
+@pytest.mark.parametrize("words", [["--help"], ["release", "--help"], ["ledger", "--help"]])
+def test_help_on_a_narrow_terminal_without_signs_is_whole(words):
+    told = {**os.environ, "COLUMNS": "40", "PYTHONIOENCODING": "ascii", "LC_ALL": "C", "NO_COLOR": "1"}
+    command = [sys.executable, "-c", "from margrave.cli.app import main; main()", *words]
+    shown = subprocess.run(command, env=told, capture_output=True, check=True).stdout
+    text = shown.decode("ascii")
+    # The name of an option is never cut; ε is spelled after lines were broken.
+    assert max(len(line) for line in text.splitlines() if not line.startswith("  --")) <= 40 + len("psilon")
+    assert words[0] != "release" or "--ledger-any-domain" in text

@@ -95,7 +95,7 @@ def test_several_files_without_a_header(tmp_path):
         ({"trim": "yes"}, "trim .--trim. is 'yes'; give True or False"),
         ({"header": 1}, "header .--header. is 1; give True or False"),
         ({"null": 7}, "null .--null. is a int; give a text, or a list of texts"),
-        ({"null": [7]}, "null .--null. has something else than texts"),
+        ({"null": [7]}, "null .--null. has values that are not texts"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tmp_path, options, message):
@@ -172,8 +172,35 @@ def test_what_was_said_about_a_file_is_not_looked_for(raw):
 def test_validate_says_which_options_are_missing(raw):
     domain = Domain([Attribute("work", labels=("Private", "State-gov"), missing="missing")])
     fit = validate(Data(raw, names=NAMES), domain)
-    assert fit.attributes[0].problem.endswith(
+    assert fit.attributes[0].hint == (
         "some have blanks around them: give trim=True (--trim); '?' seems to say that there is none: give null='?' "
         "(--null '?')"
     )
     assert validate(Data(raw, names=NAMES, trim=True, null="?"), domain).fits
+
+
+def test_a_file_of_any_name_is_csv_where_a_delimiter_is_given(tmp_path):
+    path = tmp_path / "adult.data"
+    path.write_text("".join(f"{k % 60 + 18}, {('Private', '?')[k % 2]}\n" for k in range(200)) + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"if it is a CSV file of another name, say .* delimiter=',' \(--delimiter ,\)"):
+        draft_domain(path)
+    draft = draft_domain(Data(path, delimiter=","))
+    assert draft.reading == {"trim": True, "header": False, "null": ("?",)}
+    for name in ("people.json", "people.parquet", "people.xlsx"):
+        with pytest.raises(DataError):
+            Data(tmp_path / name, delimiter=",")
+
+
+@pytest.mark.parametrize("first", ["|1x3 Cross validator", "People of a town; 1994"])
+def test_a_remark_before_the_rows_is_not_taken_for_a_header(tmp_path, first):
+    path = tmp_path / "adult.csv"
+    path.write_text(f"{first}\n25, Private, F\n38, State, M\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"is one field and the second line is 3 fields; the first line must be"):
+        draft_domain(path)
+
+
+def test_a_forgotten_mark_of_missing_is_noticed_where_other_values_are_counted_as_other(raw):
+    domain = Domain([Attribute("work", labels=("Private",), other="other")])
+    fit = validate(Data(raw, names=NAMES, trim=True), domain)
+    assert fit.fits
+    assert fit.attributes[0].hint == "'?' seems to say that there is none: give null='?' (--null '?')"

@@ -7,8 +7,7 @@ import pytest
 
 from margrave.privacy.entropy import InsecureSeededSource, Words
 from margrave.privacy.noise import draw_lazily
-from margrave.privacy.noise_kernels import MARGIN
-from margrave.privacy.staircase import draw_exactly, gaussian_staircase, laplace_staircase
+from margrave.privacy.staircase import MARGIN, draw_exactly, gaussian_staircase, laplace_staircase
 
 pytestmark = pytest.mark.engines
 

@@ -10,14 +10,15 @@ from functools import cache
 import numpy as np
 import pytest
 
-from experiments.generated import CHOOSING, JUDGING, generate, generated, names
+from experiments.generated import CHOOSING, FRESH, JUDGING, generate, generated, names
 
-ALL = [*names(CHOOSING), *names(JUDGING)]
+ALL = [*names(CHOOSING), *names(JUDGING), *names(FRESH)]
 
 
-def test_there_are_two_sets_of_twelve_with_nothing_in_common():
+def test_there_are_two_sets_of_twelve_and_one_of_eight_with_nothing_in_common():
     assert len(names(CHOOSING)) == len(names(JUDGING)) == 12
-    assert len(set(ALL)) == 24
+    assert len(names(FRESH)) == 8
+    assert len(set(ALL)) == 32
     assert [name for name, _, _ in generated(JUDGING)] == list(names(JUDGING))
 
 
@@ -39,7 +40,9 @@ def test_a_table_is_made_alike_quickly_and_within_its_domain(name):
     assert len(np.unique(rows, axis=0)) > 200
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name.startswith("binary") or name in ("panel", "signs")])
+@pytest.mark.parametrize(
+    "name", [name for name in ALL if name.startswith("binary") or name in ("panel", "signs", "magnets")]
+)
 def test_binary_tables_are_binary(name):
     assert set(generate(name)[0].values()) == {2}
 
@@ -110,5 +113,5 @@ def test_numpy_is_all_it_needs():
 def test_unknown_names_and_kinds_are_told():
     with pytest.raises(ValueError, match=r"no generated table 'binary-9'; there are binary-1, binary-2, .*checksums"):
         generate("binary-9")
-    with pytest.raises(ValueError, match="kind is 'both'; give 'choosing' or 'judging'"):
+    with pytest.raises(ValueError, match="kind is 'both'; give 'choosing', 'judging' or 'fresh'"):
         names("both")

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from margrave.algebra.layout import Layout
+from margrave.boundary import StagedResiduals
 from margrave.domain import Domain
 from margrave.errors import MeasurementError
 from margrave.measurements.measurements import First, Measurements
-from margrave.mechanisms.staged import StagedResiduals
-from margrave.privacy.filter import PrivacyFilter
+from margrave.privacy.budget import PrivacyFilter
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
 from margrave.reconstruction.estimates import estimate_residuals, unbiased_residuals
 from margrave.release.publication import reconstruct

@@ -26,7 +26,7 @@ from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.errors import ReleaseError
 from margrave.reconstruction.estimates import Estimates
-from margrave.reconstruction.nonnegative import Problem, State, Status, reconstruct_nonnegative, solver_weights
+from margrave.reconstruction.nonnegative import Problem, State, Status, reconstruct_nonnegative, solver, solver_weights
 
 ORACLE = 1e-9
 TIGHT = {"tolerance": 1e-8, "max_steps": 60_000}
@@ -453,11 +453,15 @@ def test_a_total_that_was_never_measured_is_the_least_that_pays():
     np.testing.assert_allclose(solution.marginals, [6.0, 6.0, 0.0], atol=1e-5)
 
 
+@pytest.mark.parametrize("share", [None, 0.0])
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-4])
 @pytest.mark.parametrize("total", [1e-6, 1e-3, 1.0, 100.0])
-def test_a_solution_is_called_solved_only_if_its_lift_weighs_little(total, tolerance):
+def test_a_solution_is_called_solved_only_if_its_lift_weighs_little(total, tolerance, share, monkeypatch):
     """Ten times the tolerance at most. With few people the loss is all but constant and the gap is met at once, while
-    the tables are still mostly the positive ones that were mixed in."""
+    the tables are still mostly the positive ones that were mixed in. What a look expects of the repair (``share``; 0:
+    that it moves nothing) decides when a certificate is made, and never whether it is good."""
+    if share is not None:
+        monkeypatch.setattr(solver, "_SHARE", share)
     layout = Layout.of((8, 7, 6), [(0, 1, 2)])
     values = 6 * transform.center(layout, np.random.default_rng(0).normal(size=layout.cells))
     values[0] = total

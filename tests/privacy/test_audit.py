@@ -25,14 +25,13 @@ from scipy.stats import beta
 
 from margrave import CodedTable
 from margrave.algebra.layout import Layout
+from margrave.boundary import StagedResiduals
 from margrave.domain import Domain
 from margrave.mechanisms import scalable_mwem as mwem
 from margrave.mechanisms.gaussian_marginals import gaussian_marginals
 from margrave.mechanisms.residual_planner import measure
-from margrave.mechanisms.staged import StagedResiduals
 from margrave.planning.plans import plan
-from margrave.privacy.budget import Budget
-from margrave.privacy.filter import PrivacyFilter
+from margrave.privacy.budget import Budget, PrivacyFilter
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
 from margrave.privacy.selection import select, selection_cost, selection_epsilon
 from margrave.release.publication import reconstruct

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from margrave.algebra.layout import Layout
+from margrave.boundary import StagedResiduals
 from margrave.domain import Domain
 from margrave.errors import MeasurementError, PlanError
-from margrave.mechanisms.staged import StagedResiduals
 from margrave.planning.coefficients import exact_cost
-from margrave.privacy.filter import PrivacyFilter
+from margrave.privacy.budget import PrivacyFilter
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
 
 DOMAIN = Domain.fromdict({"a": 2, "b": 3, "c": 4})

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from margrave.privacy.exponential import exponential_bounds
+from margrave.privacy.entropy import exponential_bounds
 from margrave.privacy.staircase import CELLS, TAIL_CELLS, gaussian_staircase, laplace_staircase
 
 BITS = 200

@@ -30,7 +30,6 @@ from margrave.mechanisms import adaptive_planner as adaptive_module
 from margrave.mechanisms import gaussian_marginals as marginals_module
 from margrave.mechanisms import residual_planner as planner_module
 from margrave.mechanisms import scalable_mwem as mwem_module
-from margrave.mechanisms import staged
 from margrave.planning import stages
 from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
@@ -214,13 +213,13 @@ def test_no_draw_of_a_stage_moves_further_than_what_is_charged(name):
 def test_a_stage_that_is_planned_by_the_true_counts_is_caught(name, monkeypatch):
     """The number of rows as it is, not as it was measured: the costs of stages then differ between neighbours."""
     counted = []
-    measure = staged.StagedResiduals.measure
+    measure = boundary.StagedResiduals.measure
 
     def peeking(self, noise, purpose):
         counted[:] = [float(self._counts[0])]
         measure(self, noise, purpose)
 
-    monkeypatch.setattr(staged.StagedResiduals, "measure", peeking)
+    monkeypatch.setattr(boundary.StagedResiduals, "measure", peeking)
     monkeypatch.setattr(stages, "likely_rows", lambda noisy: max(counted[0], 1.0))
     mechanism, module = STAGED[name]
     noticed = 0
@@ -236,8 +235,8 @@ def test_a_stage_that_is_planned_by_the_true_counts_is_caught(name, monkeypatch)
 def test_stages_that_forget_c_or_that_are_drawn_twice_are_caught(name, monkeypatch):
     mechanism, module = STAGED[name]
     with monkeypatch.context() as patched:
-        cost = staged.exact_cost
-        patched.setattr(staged, "exact_cost", lambda shape, noise, contributions: cost(shape, noise, 1))
+        cost = boundary.exact_cost
+        patched.setattr(boundary, "exact_cost", lambda shape, noise, contributions: cost(shape, noise, 1))
         patched.setattr(module, "checked_contributions", lambda given: 1)
         assert caught(mechanism, module)
     with monkeypatch.context() as patched:
@@ -246,7 +245,7 @@ def test_stages_that_forget_c_or_that_are_drawn_twice_are_caught(name, monkeypat
         def twice(layout, counts, noise, sampler):
             return (once(layout, counts, noise, sampler) + once(layout, counts, noise, sampler)) / 2
 
-        patched.setattr(staged, "measure_residuals", twice)
+        patched.setattr(boundary, "measure_residuals", twice)
         assert caught(mechanism, module)
 
 

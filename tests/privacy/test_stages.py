@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import margrave as mg
+from margrave import boundary
 from margrave.errors import BudgetRefusedError, PlanError
-from margrave.mechanisms import staged
 from margrave.mechanisms.adaptive_planner import AdaptivePlanner
 from margrave.mechanisms.residual_planner import ResidualPlanner
 from margrave.planning import stages
@@ -58,13 +58,13 @@ def test_every_residual_that_can_be_measured_is(function):
 def test_the_charge_comes_first_and_is_whole(function, tmp_path, monkeypatch):
     ledger = mg.Ledger(tmp_path / "people.ledger", cap=BUDGET)
     spent = []
-    measure = staged.StagedResiduals.measure
+    measure = boundary.StagedResiduals.measure
 
     def watched(self, noise, purpose):
         spent.append(ledger.spent)
         measure(self, noise, purpose)
 
-    monkeypatch.setattr(staged.StagedResiduals, "measure", watched)
+    monkeypatch.setattr(boundary.StagedResiduals, "measure", watched)
     noisy = run(function, ledger=ledger)
     assert spent == [BUDGET.rho] * len(noisy.provenance.steps)
     assert noisy.provenance.ledger_entry == 1

@@ -28,14 +28,25 @@ returns those of the weighted least-squares fit (which is what EMP computes). La
 `stream_marginals` is (2) for workloads whose tables do not fit in memory together. The inner tables of a closure are
 small: their residuals are held. The residuals of the outer tables, where nearly all cells are, come in layout order
 from an iterator, or stand in one long array, and leave as marginals, a batch at a time.
+
+**The paper's coordinates** of a residual are α_τ = D_τ μ_τ. D_(k) takes successive differences along one axis,
+(D v)_i = v_i − v_{i+1}, and D_τ does so along every axis of τ, so α_τ has one entry less than the table along each
+axis. No matrix is formed: D is a difference of slices and its pseudo-inverse is a reversed running sum, centred:
+
+    D⁺ a = C w,     w_i = a_i + a_{i+1} + … + a_{n−1},  w_n = 0.                                              (6)
+
+Proof: D w = a and D C = D, so D D⁺ = I; and D⁺ D v = C(v − v_n) = C v is symmetric. Integers stay integers under D.
+Centred arrays hold the same information in a friendlier basis: r = D⁺ α, α = D r, and ‖r‖² = αᵀ (D Dᵀ)⁻¹ α.
+Laws: tests/laws/test_differences.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import combinations
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from margrave.algebra import kernels
 from margrave.algebra.kernels import Floats, Integers, over_tables
@@ -43,6 +54,7 @@ from margrave.algebra.layout import AttributeSet, Layout
 from margrave.errors import MeasurementError
 
 Axes = tuple[int, ...]
+Number = TypeVar("Number", bound=np.generic)
 # Cells worked on at once: 16 MB, enough to keep the threads busy and little enough to stay in the cache.
 BATCH_CELLS = 2_000_000
 
@@ -228,16 +240,6 @@ def raise_outer(
     over_tables(task, begin, len(layout.sets) if last is None else last, layout.index.offset)
 
 
-def fill_facets(layout: Layout, tables: Floats, facets: Floats) -> None:
-    """Write C_{<j} s_j / n_j of the outer tables of a buffer to a buffer of facets; the tables are lost."""
-    ones = np.ones(len(layout.sets))
-
-    def task(begin: int, end: int) -> None:
-        kernels.lower_tables(begin, end, layout.index, tables, ones, ones, facets, tables)
-
-    over_tables(task, layout.outer, len(layout.sets), layout.index.offset)
-
-
 def lower_inner(layout: Layout, facets: Floats, tables: Floats, *, weights: Floats, factors: Floats) -> None:
     """Run the adjoint through the inner tables, largest first, once the outer ones have filled their facets.
 
@@ -314,11 +316,6 @@ def finite_array(values: Floats) -> Floats:
     return array
 
 
-def subsets_of(axes: Axes) -> tuple[Axes, ...]:
-    """Return all subsets of a tuple of axes, the smallest first."""
-    return tuple(chosen for size in range(len(axes) + 1) for chosen in combinations(axes, size))
-
-
 def _single(shape: tuple[int, ...]) -> Layout:
     """Return the layout of one table of this shape and of everything inside it."""
     return Layout.of(shape, [tuple(range(len(shape)))])
@@ -359,13 +356,6 @@ def stream_marginals(
         raise_outer(layout, marginals, batch, batch, first=first, last=last, shift=shift)
         for table in range(first, last):
             yield layout.sets[table], layout.view(batch, table, shift=shift)
-
-
-def batch_bytes(layout: Layout, *, batch_cells: int = BATCH_CELLS) -> int:
-    """Return how much memory streaming takes: inner residuals, inner marginals and one batch of outer tables."""
-    offset = layout.index.offset[layout.outer :]
-    largest = int(np.diff(offset).max(initial=0))
-    return 8 * (2 * layout.inner_cells + max(largest, min(batch_cells, int(offset[-1] - offset[0]))))
 
 
 def _batches(layout: Layout, outer: Floats | Iterable[Floats], batch_cells: int) -> Iterator[tuple[int, int, Floats]]:
@@ -430,3 +420,46 @@ def _require_finite(batch: Floats) -> None:
     """Raise `MeasurementError` if the batch holds NaN or infinity (whose sum with anything is not finite either)."""
     if not np.isfinite(batch.sum()) and not np.isfinite(batch).all():
         raise MeasurementError("a residual holds NaN or infinity", remedy="every entry must be a finite number")
+
+
+def difference(table: NDArray[Number]) -> NDArray[Number]:
+    """Return D_τ v: successive differences along every axis, each axis one shorter; the type of number is kept."""
+    array = np.asarray(table)
+    for axis in range(array.ndim):
+        array = np.diff(array, axis=axis) * array.dtype.type(-1)
+    return array
+
+
+def integrate(differences: Floats) -> Floats:
+    """Return D_τ⁺ α: the centred array with these differences, each axis one longer, by equation (6)."""
+    array = np.asarray(differences, dtype=np.float64)
+    for axis in range(array.ndim):
+        reversed_sums = np.flip(np.cumsum(np.flip(array, axis), axis=axis), axis)
+        padding = [(0, int(i == axis)) for i in range(array.ndim)]
+        array = np.pad(reversed_sums, padding)
+        array = array - array.mean(axis=axis, keepdims=True)
+    return array
+
+
+def corner(table: Floats) -> Floats:
+    """Return the part of a table that its differences fill: all but the last place of each axis, sharing its memory."""
+    places: tuple[Any, ...] = (..., *[slice(-1)] * table.ndim)
+    part: Floats = table[places]
+    return part
+
+
+def integrate_corners(layout: Layout, tables: Floats) -> None:
+    """Integrate all tables of a closure in place: their `corner` holds differences, every other place zero.
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    tables
+        Shape (layout.cells,), float64, contiguous.
+    """
+
+    def task(begin: int, end: int) -> None:
+        kernels.integrate_tables(begin, end, layout.index, tables)
+
+    over_tables(task, 0, len(layout.sets), layout.index.offset)

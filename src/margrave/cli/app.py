@@ -7,10 +7,11 @@ standard error; ``--debug`` shows where it came from.
 from __future__ import annotations
 
 import sys
+from shutil import get_terminal_size
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from margrave.cli.custodian import domain, evaluate, ledger, validate
@@ -18,17 +19,31 @@ from margrave.cli.demo import demo
 from margrave.cli.options import complete, in_words_of_options
 from margrave.cli.release import plan, reconstruct, release
 from margrave.cli.saved import export, query, report, synthesize
-from margrave.cli.screen import Screen, styled
+from margrave.cli.screen import Screen, can_draw, spell_errors, spelled, styled
 from margrave.errors import BudgetRefusedError, InterruptionError, MargraveError
 from margrave.escaping import without_passwords
 
 _INTERRUPTED = 130
+# A narrower terminal gets its help as plain text.
+_NARROW, _NARROWEST = 70, 30
 _FUNCTIONS = (demo, domain, validate, plan, release, reconstruct, query, report, export, synthesize, evaluate)
-_SETTINGS = {"help_option_names": ["-h", "--help"]}
+_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+
+
+class _Command(TyperCommand):
+    """One command; its help is in letters that the terminal has."""
+
+    def get_help(self, ctx: Any) -> str:  # noqa: ANN401
+        """Return the help as text."""
+        return spelled(super().get_help(ctx), sys.stdout.encoding or "ascii")
 
 
 class _Commands(TyperGroup):
     """The commands; one that runs has the options of all mechanisms and methods, which take time to import."""
+
+    def get_help(self, ctx: Any) -> str:  # noqa: ANN401
+        """Return the help as text, in letters that the terminal has."""
+        return spelled(super().get_help(ctx), sys.stdout.encoding or "ascii")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:  # noqa: ANN401
         """Return the command that the first word names, complete."""
@@ -37,7 +52,7 @@ class _Commands(TyperGroup):
         if function is None:
             return name, command, rest
         alone = typer.Typer(add_completion=False, context_settings=_SETTINGS, rich_markup_mode=app.rich_markup_mode)
-        alone.command(name)(complete(function))
+        alone.command(name, cls=_Command)(complete(function))
         return name, typer.main.get_command(alone), rest
 
 
@@ -54,7 +69,7 @@ app = typer.Typer(
 def options(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="On an error, show where in the code it arose.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="On an error, show the traceback.")] = False,
 ) -> None:
     """Release cross-tabulations of a private table under differential privacy."""
     if version:
@@ -82,7 +97,12 @@ def main(arguments: list[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         # A terminal that has no ε shows something in its place; this must not fail.
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors=spell_errors())
+    width = get_terminal_size().columns
+    if width < _NARROW or not can_draw(sys.stdout.encoding):
+        # Panels would cut the names of options off.
+        app.rich_markup_mode = None
+        _SETTINGS["terminal_width"] = max(width - 1, _NARROWEST)
     words = sys.argv[1:] if arguments is None else arguments
     sys.exit(run(words))
 

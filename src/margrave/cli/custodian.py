@@ -16,7 +16,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from margrave.cli.job import Job, budget_of
-from margrave.cli.options import AsJson, takes
+from margrave.cli.options import AsJson, in_words_of_options, takes
 from margrave.cli.screen import Screen, console, lines, print_json, print_table, write_json
 from margrave.errors import DomainError
 
@@ -32,11 +32,13 @@ OTHER = "other"
 _DOES_NOT_FIT = 2
 _DETAILS = ("title", "address", "table", "workload", "release")
 _SHOWN_HASH = 12
+# How a table is read, as far as every command that reads it must be told.
+_OF_CSV = ("trim", "null", "header", "names", "delimiter", "encoding", "decimal", "table", "query")
 
 File = Annotated[Path, typer.Argument(help="The ledger.")]
 ShownDelta = Annotated[
     float | None,
-    typer.Option("--delta", help="Where ε is stated; by default as in the last charge.", show_default=False),
+    typer.Option("--delta", help="The δ at which ε is stated; by default that of the last charge.", show_default=False),
 ]
 
 
@@ -56,32 +58,40 @@ def domain(
     from margrave.data.draft import draft_domain
 
     if out is not None and out.exists() and not overwrite:
-        raise DomainError(f"{out} exists already", remedy="give another name, or --overwrite to replace it")
+        raise DomainError(f"{out} already exists", remedy="give another name, or --overwrite to replace it")
     chosen = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
     drafted = draft_domain(asked.source(), chosen)
+    typed = {name: value for name in _OF_CSV if (value := getattr(asked, name)) is not None}
     # The draft itself may go into a pipe; messages about it must not.
     screen = Screen(stderr=out is None)
     screen.print(drafted.domain.draft, style="bold red")
-    _show_draft(drafted, screen)
+    _show_draft(drafted, screen, typed)
     if not len(drafted.domain):
         raise DomainError("no column has few values or numbers", remedy="declare the domain by hand")
     if out is None:
         write_json(drafted.domain.to_json())
         return
     drafted.domain.write(out)
-    screen.print(
-        f'{out} is written: check it, compare it with the table (margrave validate), set "reviewed" to true in it'
-    )
+    screen.print(f'{out} is written: check every line of it, then set "reviewed" to true in it')
+    words = reading_words({**typed, **drafted.reading})
+    asking = ["margrave", "validate", shlex.quote(str(asked.data)), shlex.quote(str(out)), *words]
+    screen.print(f"then compare it with the table: {' '.join(asking)}")
 
 
 def reading_words(reading: Mapping[str, Any]) -> list[str]:
-    """Return the words of the command line for how a CSV file is read."""
+    """Return the words of the command line for how a table is read."""
     words = ["--trim"] if reading.get("trim") else []
     words += [word for mark in reading.get("null", ()) for word in ("--null", shlex.quote(mark))]
-    return [*words, *(["--no-header"] if reading.get("header") is False else [])]
+    if reading.get("names"):
+        words += ["--names", shlex.quote(",".join(reading["names"]))]
+    elif reading.get("header") is False:
+        words.append("--no-header")
+    for name in ("delimiter", "encoding", "decimal", "table", "query"):
+        words += [f"--{name}", shlex.quote(reading[name])] if reading.get(name) else []
+    return words
 
 
-def _show_draft(drafted: Draft, screen: Screen) -> None:
+def _show_draft(drafted: Draft, screen: Screen, typed: Mapping[str, Any]) -> None:
     """Show which columns are in the draft, and which are not and why."""
     listing = Table(title="PRIVATE: drafted from the data", title_justify="left")
     for name in ("attribute", "size", "categories"):
@@ -92,18 +102,20 @@ def _show_draft(drafted: Draft, screen: Screen) -> None:
         listing.add_row(attribute.name, f"{attribute.size:,}", ", ".join([*shown, *more]))
     print_table(listing, screen)
     if drafted.reading:
-        words = " ".join(reading_words(drafted.reading))
+        words = " ".join(reading_words({**typed, **drafted.reading}))
         screen.print(
-            f"read with {words}, because the file looks so: check it, and give the same words to validate and release"
+            f"these options were guessed from the file and used: {words} (check them, and give them to validate and "
+            "release too)"
         )
         if drafted.reading.get("header") is False:
-            screen.print("the columns have no names: give them with --names, as in --names age,sex,region")
+            screen.print("the columns have no names: draft again with --names, as in --names age,sex,region")
     for name, texts in drafted.rare.items():
         few = ", ".join([*map(repr, texts[:_MOST_CATEGORIES]), *(["…"] if len(texts) > _MOST_CATEGORIES else [])])
         other = drafted.domain[name].other
-        said = f'consider to leave them out and to declare "other": "{OTHER}"'
-        put = f"they are counted as {other!r}; declare groups of them if you need more" if other is not None else said
-        screen.print(f"{name}: fewer than 1 in 1,000 rows have {few}: {put}")
+        put = f'leave them out and declare "other": "{OTHER}"' if other is None else f"they are counted as {other!r}"
+        screen.print(f"{name}: fewer than 1 in 1,000 rows have {few}: {put}, or put them in groups")
+    if drafted.rare:
+        screen.print('(groups are written in place of labels, as in "groups": {"west": ["a", "b"], "east": ["c"]})')
     for first, second in drafted.determined:
         if (second, first) not in drafted.determined:
             screen.print(f"{first} determines {second}: a table of both says no more than one of {first}")
@@ -115,7 +127,7 @@ def _show_draft(drafted: Draft, screen: Screen) -> None:
             f"{drafted.domain[name].other!r}"
         )
     for name, reason in drafted.left_out.items():
-        screen.print(f"left out: {name} ({reason})")
+        screen.print(f"left out: {name} ({in_words_of_options(reason)})")
 
 
 def _edged(category: str) -> str:
@@ -159,8 +171,8 @@ def _show_fit(found: Fit, warning: str, *, draft: bool) -> None:
     for one in found.attributes:
         if one.examples:
             screen.print(f"not declared in {one.attribute.name}, for example: {', '.join(one.examples)}")
-        if one.problem:
-            screen.print(f"{one.attribute.name}: {one.problem}")
+        for said in filter(None, (one.problem, one.hint)):
+            screen.print(in_words_of_options(f"{one.attribute.name}: {said}"))
     if found.dropped:
         screen.print(f"{found.dropped:,} rows are dropped from every table")
     if found.persons is not None:
@@ -268,7 +280,7 @@ class _ShownByDefault(TyperGroup):
 ledger = typer.Typer(
     name="ledger",
     cls=_ShownByDefault,
-    help="Show what was spent on a data set, and what is left: `margrave ledger FILE`. Begin a ledger, or repair one.",
+    help="Show what was spent on a data set, and what is left: `margrave ledger FILE`. Create a ledger, or repair one.",
 )
 
 
@@ -287,8 +299,8 @@ def show(file: File, delta: ShownDelta = None, json: AsJson = False) -> None:
         return
     screen = console()
     table = Table(title=f"{file}", title_justify="left")
-    for name in ("", "time", "ρ", "purpose", "what", "hash"):
-        table.add_column(name, justify="right" if name in ("", "ρ") else "left")
+    for name in ("entry", "time", "ρ", "purpose", "what", "hash"):
+        table.add_column(name, justify="right" if name in ("entry", "ρ") else "left")
     for one in entries:
         what = lines(f"{name}: {one.details[name]}" for name in _DETAILS if name in one.details)
         table.add_row(str(one.number), one.time, f"{float(one.rho):.6g}", one.purpose, what, one.hash[:_SHOWN_HASH])
@@ -301,14 +313,14 @@ def show(file: File, delta: ShownDelta = None, json: AsJson = False) -> None:
 @ledger.command()
 @takes("create")
 def create(asked: Job, file: File) -> None:
-    """Begin a ledger with a cap for the life of the data set, before anything is spent.
+    """Create a ledger with a cap for the life of the data set, before anything is spent.
 
     Example:  margrave ledger create people.ledger --cap-epsilon 2 --delta 1e-9
     """
     from margrave.privacy.ledger import Ledger
 
     begun = Ledger.create(file, budget_of(asked.cap_epsilon, asked.cap_rho, asked.delta, "cap-"))
-    console().print(f"A new ledger is begun: {file}")
+    console().print(f"New ledger: {file}")
     _print_balance(begun.balance(asked.delta))
 
 

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ from margrave.mechanisms import MECHANISMS, mechanism_class
 from margrave.methods import DEFAULT as USUAL_METHOD
 from margrave.methods import Method, find
 from margrave.methods import names as method_names
-from margrave.options import Kind, Option, option, options_of
+from margrave.options import Kind, Names, Option, option, options_of
 
 if TYPE_CHECKING:
     from margrave.data.source import Data
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from margrave.mechanisms import Mechanism
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
+    from margrave.release.count_errors import Bounds
     from margrave.release.publication import Publication
     from margrave.workload import Workload
 
@@ -58,7 +59,6 @@ _MOST_DOTS = 2000
 _RELEASE = ("release",)
 # What plans with targets minimise, where nothing else is asked for.
 TARGET_OBJECTIVE = "nonnegative"
-_Names = tuple[str, ...]
 _OF_DATA = (
     "table",
     "query",
@@ -79,7 +79,7 @@ _OF_DATA = (
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be done; None where nothing was given.
+    """What a command does; None where nothing was given.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Job:
         How to measure, with the options of the mechanism by name.
     method, method_options
         How to reconstruct, with the options of the method by name.
-    out, overwrite, csv, report, errors, title
+    out, overwrite, csv, report, errors, reliable, care, reliable_within, title
         The folder to write, and what goes into it.
     workers, scratch
         Who shares the work after measuring, and where large arrays are kept.
@@ -111,45 +111,25 @@ class Job:
     data: str | None = option(
         None,
         "The private table: CSV, Parquet or JSON file, glob, .duckdb file, or postgresql:// URL.",
-        kind=Kind.TEXT,
         commands=("domain", "validate", "release"),
         path=True,
     )
-    table: str | None = option(None, "The table of a database.", kind=Kind.TEXT, group=_DATA, commands=_READ)
+    table: str | None = option(None, "The table of a database.", group=_DATA, commands=_READ)
     query: str | None = option(
-        None,
-        "One SELECT that only reads; rows of a person are those of its result.",
-        kind=Kind.TEXT,
-        group=_DATA,
-        commands=_READ,
+        None, "One SELECT that only reads; rows of a person are those of its result.", group=_DATA, commands=_READ
     )
     publish_query: bool | None = option(
-        None,
-        "Publish the text of the query with the release.",
-        kind=Kind.FLAG,
-        group=_DATA,
-        commands=_RELEASE,
+        None, "Publish the text of the query with the release.", group=_DATA, commands=_RELEASE
     )
     delimiter: str | None = option(
-        None, "The mark between the fields of a CSV file, as ';' or tab.", kind=Kind.TEXT, group=_DATA, commands=_READ
+        None, "The mark between the fields of a CSV file, as ';' or tab.", group=_DATA, commands=_READ
     )
     encoding: str | None = option(
-        None,
-        "Of a CSV file: utf-8, windows-1252, latin-1, utf-16 …",
-        kind=Kind.TEXT,
-        group=_DATA,
-        commands=_READ,
+        None, "Of a CSV file: utf-8, windows-1252, latin-1, utf-16 …", group=_DATA, commands=_READ
     )
-    decimal: str | None = option(
-        None, "The decimal mark in a CSV file: . or ,", kind=Kind.TEXT, group=_DATA, commands=_READ
-    )
+    decimal: str | None = option(None, "The decimal mark in a CSV file: . or ,", group=_DATA, commands=_READ)
     trim: bool | None = option(
-        None,
-        "Leave out the blanks around the fields of a CSV file.",
-        kind=Kind.FLAG,
-        group=_DATA,
-        commands=_READ,
-        negatable=True,
+        None, "Leave out the blanks around the fields of a CSV file.", group=_DATA, commands=_READ, negatable=True
     )
     null: tuple[str, ...] | None = option(
         None,
@@ -161,7 +141,6 @@ class Job:
     header: bool | None = option(
         None,
         "Whether the first row of a CSV file has the names of its columns.",
-        kind=Kind.FLAG,
         group=_DATA,
         commands=_READ,
         negatable=True,
@@ -174,106 +153,79 @@ class Job:
         commands=_READ,
     )
     privacy_id: str | None = option(
-        None, "The column that says whose row it is.", kind=Kind.TEXT, group=_DATA, commands=_READ
+        None, "The column that identifies the person of each row.", group=_DATA, commands=_READ
     )
     counts: str | None = option(
-        None,
-        "The column of counts, if each row is a count made elsewhere.",
-        kind=Kind.TEXT,
-        group=_DATA,
-        commands=_RELEASE,
+        None, "The column of counts, if each row is a count made elsewhere.", group=_DATA, commands=_RELEASE
     )
-    counting: str | None = option(None, "auto, fetch or push-down.", kind=Kind.TEXT, group=_DATA, commands=_RELEASE)
+    counting: str | None = option(None, "auto, fetch or push-down.", group=_DATA, commands=_RELEASE)
     rows: int | None = option(
         None,
         "About how many rows the table has, if that is public: it is planned for, and not measured first.",
-        kind=Kind.WHOLE,
         group=_DATA,
         commands=_ASK,
     )
     domain: str | None = option(
-        None, "The domain file, declared and reviewed.", kind=Kind.TEXT, group=_TABLES, commands=_ASK, path=True
+        None, "The domain file, declared and reviewed.", group=_TABLES, commands=_ASK, path=True
     )
-    kway: int | None = option(None, "All tables of K attributes.", kind=Kind.WHOLE, group=_TABLES, commands=_ASK)
-    up_to: int | None = option(
-        None, "All tables of at most K attributes.", kind=Kind.WHOLE, group=_TABLES, commands=_ASK
-    )
-    tables: tuple[_Names, ...] | None = option(
+    kway: int | None = option(None, "All tables of K attributes.", group=_TABLES, commands=_ASK)
+    up_to: int | None = option(None, "All tables of at most K attributes.", group=_TABLES, commands=_ASK)
+    tables: tuple[Names, ...] | None = option(
         None, "One table, as age,sex; may be repeated.", kind=Kind.TABLES, group=_TABLES, commands=_ASK
     )
-    weight: Mapping[_Names, float] | None = option(
+    weight: Mapping[Names, float] | None = option(
         None,
         "How much a table matters, as income=20 or age,sex=5; others count 1; may be repeated.",
         kind=Kind.NUMBERS,
         group=_TABLES,
         commands=_ASK,
     )
-    target: Mapping[_Names, float] | None = option(
+    target: Mapping[Names, float] | None = option(
         None,
         "The 95 % margin of error that a table must have, as age,sex=50; may be repeated.",
         kind=Kind.NUMBERS,
         group=_TABLES,
         commands=_SPEND,
     )
-    max_cells: int | None = option(
-        None, "Leave out tables with more cells.", kind=Kind.WHOLE, group=_TABLES, commands=_ASK
-    )
-    epsilon: float | None = option(None, "ε, together with --delta.", kind=Kind.NUMBER, group=_BUDGET, commands=_SPEND)
-    delta: float | None = option(
-        None, "δ; 1e-9 is usual.", kind=Kind.NUMBER, group=_BUDGET, commands=(*_SPEND, "create")
-    )
-    rho: float | None = option(None, "ρ of zCDP, instead of ε.", kind=Kind.NUMBER, group=_BUDGET, commands=_SPEND)
-    contributions: int | None = option(
-        None, "The most rows of one person.", kind=Kind.WHOLE, group=_BUDGET, commands=_SPEND
-    )
+    max_cells: int | None = option(None, "Leave out tables with more cells.", group=_TABLES, commands=_ASK)
+    epsilon: float | None = option(None, "ε, together with --delta.", group=_BUDGET, commands=_SPEND)
+    delta: float | None = option(None, "δ; 1e-9 is usual.", group=_BUDGET, commands=(*_SPEND, "create"))
+    rho: float | None = option(None, "ρ of zCDP, instead of ε.", group=_BUDGET, commands=_SPEND)
+    contributions: int | None = option(None, "The most rows of one person.", group=_BUDGET, commands=_SPEND)
     ledger: str | None = option(
-        None, "The spending record of the data set.", kind=Kind.TEXT, group=_BUDGET, commands=_RELEASE, path=True
+        None, "The spending record of the data set.", group=_BUDGET, commands=_RELEASE, path=True
     )
     cap_epsilon: float | None = option(
-        None,
-        "Begin the ledger with this cap (at --delta).",
-        kind=Kind.NUMBER,
-        group=_BUDGET,
-        commands=(*_RELEASE, "create"),
+        None, "Create the ledger with this cap (at --delta).", group=_BUDGET, commands=(*_RELEASE, "create")
     )
-    cap_rho: float | None = option(
-        None, "The same cap as ρ.", kind=Kind.NUMBER, group=_BUDGET, commands=(*_RELEASE, "create")
-    )
+    cap_rho: float | None = option(None, "The same cap as ρ.", group=_BUDGET, commands=(*_RELEASE, "create"))
     ledger_any_domain: bool | None = option(
         None,
         "Charge a ledger that was charged for another domain: the same people, declared differently.",
-        kind=Kind.FLAG,
         group=_BUDGET,
         commands=_RELEASE,
     )
     mechanism: str | None = option(
         None,
         f"How to measure: {', '.join(MECHANISMS)}; {USUAL_MECHANISM} by default.",
-        kind=Kind.TEXT,
         group=MEASURING,
         commands=_SPEND,
     )
     method: str | None = option(
         None,
         f"How to reconstruct: {', '.join(method_names())}; {USUAL_METHOD} by default.",
-        kind=Kind.TEXT,
         group=WRITING,
         commands=_ASK,
     )
-    out: str | None = option(None, "The folder to write.", kind=Kind.TEXT, group=WRITING, commands=_WRITE, path=True)
-    overwrite: bool | None = option(
-        None, "Replace a release that exists.", kind=Kind.FLAG, group=WRITING, commands=_WRITE
-    )
-    csv: bool | None = option(
-        None, "Write tables as CSV too.", kind=Kind.FLAG, group=WRITING, commands=_WRITE, negatable=True
-    )
+    out: str | None = option(None, "The folder to write.", group=WRITING, commands=_WRITE, path=True)
+    overwrite: bool | None = option(None, "Replace a release that exists.", group=WRITING, commands=_WRITE)
+    csv: bool | None = option(None, "Write tables as CSV too.", group=WRITING, commands=_WRITE, negatable=True)
     report: bool | None = option(
-        None, "Write report.html; on by default.", kind=Kind.FLAG, group=WRITING, commands=_WRITE, negatable=True
+        None, "Write report.html; on by default.", group=WRITING, commands=_WRITE, negatable=True
     )
     errors: bool | None = option(
         None,
         "Learn the error of every published count; on by default, and takes a few more reconstructions.",
-        kind=Kind.FLAG,
         group=WRITING,
         commands=_WRITE,
         negatable=True,
@@ -288,14 +240,32 @@ class Job:
     scratch: str | None = option(
         None,
         "A folder for large arrays, where they do not fit into memory.",
-        kind=Kind.TEXT,
         group=WRITING,
         commands=_WRITE,
         path=True,
     )
-    title: str | None = option(
-        None, "The title of the report.", kind=Kind.TEXT, group=WRITING, commands=(*_WRITE, "report")
+    reliable: float | None = option(
+        None,
+        "The largest relative error of a count that is called reliable; 0.12 by default.",
+        kind=Kind.NUMBER,
+        group=WRITING,
+        commands=_WRITE,
     )
+    care: float | None = option(
+        None,
+        "The largest relative error of a count to use with care; 0.4 by default.",
+        kind=Kind.NUMBER,
+        group=WRITING,
+        commands=_WRITE,
+    )
+    reliable_within: float | None = option(
+        None,
+        "An error of so many people is reliable whatever the count; 1 by default.",
+        kind=Kind.NUMBER,
+        group=WRITING,
+        commands=_WRITE,
+    )
+    title: str | None = option(None, "The title of the report.", group=WRITING, commands=(*_WRITE, "report"))
     mechanism_options: Mapping[str, Any] = field(default_factory=dict)
     method_options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -319,7 +289,7 @@ class Job:
         values = {}
         for key, value in document.items():
             one = _declared(path, key, declared)
-            values[one.name] = _value(path, one, value)
+            values[one.name] = one.checked(value, str(path))
             if one.path and "://" not in value:
                 values[one.name] = str(path.parent / value)
         return cls()._with(values)
@@ -334,7 +304,7 @@ class Job:
             document = tomllib.loads(f"value = {value}")
         except (ValueError, RecursionError):
             document = {"value": value.strip()}  # a text need not be quoted here
-        return self._overridden({one.name: _value(where, one, document["value"])})
+        return self._overridden({one.name: one.checked(document["value"], str(where))})
 
     @classmethod
     def of(cls, file: Path | None, options: Mapping[str, Any]) -> Job:
@@ -428,7 +398,7 @@ class Job:
                 f"--target is given for the mechanism {self.mechanism}",
                 remedy=f"only the mechanism {USUAL_MECHANISM} plans for margins: leave out one of the two",
             )
-        from margrave.planning.targets import plan_for_targets
+        from margrave.planning.plans import plan_for_targets
 
         objective = self.mechanism_options.get("objective", TARGET_OBJECTIVE)
         if objective == "counts":
@@ -467,6 +437,14 @@ class Job:
         usual = find(self.method or USUAL_METHOD)
         return replace(usual, **_own(self.method_options, type(usual), f"the method {usual.name}")).lenient()
 
+    def _bounds(self) -> Bounds:
+        """Return where counts stop being reliable."""
+        from margrave.release.count_errors import BOUNDS, Bounds
+
+        given = (self.reliable, self.care, self.reliable_within)
+        usual = astuple(BOUNDS)
+        return Bounds(*(one if value is None else value for value, one in zip(given, usual, strict=True)))
+
     def publication(self) -> Publication:
         """Return what to publish, and where."""
         from margrave.release.publication import Publication
@@ -478,6 +456,7 @@ class Job:
             csv=bool(self.csv),
             report=self.report is None or self.report,
             errors=self.errors is None or self.errors,
+            bounds=self._bounds(),
             title=self.title,
             workers=self.workers,
             scratch=self.scratch,
@@ -497,13 +476,13 @@ class Job:
         words: list[str] = []
         for one in options_of(Job):
             if "reconstruct" in one.commands and one.name != "domain":
-                words += _words(one, shown.get(one.name, getattr(self, one.name)))
+                words += one.words(shown.get(one.name, getattr(self, one.name)))
         for name, value in self.method_options.items():
-            words += _words(method_options()[name], value)
+            words += method_options()[name].words(value)
         return words
 
     def open_ledger(self) -> Ledger | None:
-        """Open the ledger; a new one is begun, with the cap that was given, by its first charge.
+        """Open the ledger; a new one is created, with the cap that was given, by its first charge.
 
         What the ledger's entry says about a release, its folder and its title, is taken from the job.
         """
@@ -520,7 +499,7 @@ class Job:
         if not capped and not Path(self.ledger).exists():
             raise JobError(
                 f"there is no ledger {self.ledger}",
-                remedy="to begin one give its cap for the life of the data set, "
+                remedy="to create one, give its cap for the life of the data set, "
                 "--cap-epsilon (at --delta) or --cap-rho",
             )
         cap = budget_of(self.cap_epsilon, self.cap_rho, self.delta, "cap-") if capped else None
@@ -528,7 +507,7 @@ class Job:
         if cap is not None and asked is not None and asked.rho > cap.rho and not Path(self.ledger).exists():
             raise BudgetRefusedError(
                 f"{asked!r} is asked for and the cap is {cap!r}",
-                remedy="no ledger was begun and nothing was read: ask for less",
+                remedy="no ledger was created and nothing was read: ask for less",
             )
         release = None if self.out is None else os.path.abspath(self.out)  # noqa: PTH100 — links are kept
         notes = {name: text for name, text in (("title", self.title), ("release", release)) if text is not None}
@@ -545,7 +524,7 @@ def budget_of(epsilon: float | None, rho: float | None, delta: float | None, pre
     if rho is not None:
         return Budget.zcdp(rho=rho) if delta is None else Budget.zcdp(rho=rho, delta=delta)
     if delta is None:
-        raise JobError(f"--{prefix}epsilon needs --delta beside it", remedy="1e-9 is usual")
+        raise JobError(f"--{prefix}epsilon needs --delta as well", remedy="1e-9 is usual")
     return Budget.approx(epsilon=epsilon, delta=delta)  # type: ignore[arg-type]
 
 
@@ -607,23 +586,6 @@ def _own(given: Mapping[str, Any], chosen: type, what: str) -> dict[str, Any]:
     return dict(given)
 
 
-def _words(one: Option, value: Any) -> list[str]:  # noqa: ANN401
-    """Return the words of the command line that give an option this value; none for None."""
-    if value is None:
-        return []
-    if one.kind is Kind.FLAG:
-        return [one.flag] if value else [f"--no-{one.key}"] if one.negatable else []
-    if one.kind is Kind.NAMES:
-        return [one.flag, ",".join(value)]
-    if one.kind is Kind.TEXTS:
-        return [word for text in value for word in (one.flag, text)]
-    if one.kind is Kind.NUMBERS:
-        return [word for names, number in value.items() for word in (one.flag, f"{','.join(names)}={number:g}")]
-    if one.kind is Kind.TABLES:
-        return [word for names_of_table in value for word in (one.flag, ",".join(names_of_table))]
-    return [one.flag, str(value)]
-
-
 def _declared(path: Path, key: str, known: Mapping[str, Option]) -> Option:
     """Return the option that a key of a job file stands for."""
     if key not in known:
@@ -632,51 +594,6 @@ def _declared(path: Path, key: str, known: Mapping[str, Option]) -> Option:
     return known[key]
 
 
-def _value(path: Path, one: Option, value: object) -> Any:  # noqa: ANN401
-    """Return the value of a key if it is of the right kind."""
-    if not one.kind.accepts(value):
-        raise JobError(f"{path} has {one.key} = {value!r}", remedy=f"give {one.kind.value}")
-    if one.kind is Kind.EXACT:
-        return str(value)  # 0.1 in a file is a tenth, and not the float next to it
-    if isinstance(value, dict):
-        return _number_table(path, one, value)
-    if one.kind in (Kind.TEXTS, Kind.NAMES):
-        return _text_list(path, one, value)
-    return _table_list(path, one, value) if isinstance(value, list) else value
-
-
-def _number_table(path: Path, one: Option, value: Mapping[str, object]) -> dict[_Names, float]:
-    """Return numbers by table from a table of TOML whose keys are names with commas between them."""
-    if not all(Kind.NUMBER.accepts(number) for number in value.values()):
-        raise JobError(f"{path} has {dict(value)!r} in {one.key}", remedy=f"give {one.kind.value}")
-    return {table_names(names): float(number) for names, number in value.items()}  # type: ignore[arg-type]
-
-
-def table_names(text: str) -> _Names:
-    """Return the table of a text such as ``age,sex``; no name is the total."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def by_table(domain: Domain, numbers: Mapping[_Names, float]) -> dict[_Names, float]:
+def by_table(domain: Domain, numbers: Mapping[Names, float]) -> dict[Names, float]:
     """Return numbers by table, where ``total`` is the total unless an attribute is called so."""
     return {() if names == ("total",) and "total" not in domain else names: one for names, one in numbers.items()}
-
-
-def _text_list(path: Path, one: Option, value: object) -> tuple[str, ...]:
-    """Return a list of texts, or a text alone as a list of one."""
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise JobError(f"{path} has {value!r} in {one.key}", remedy=f"give {one.kind.value}")
-    return tuple(texts)
-
-
-def _table_list(path: Path, one: Option, value: Sequence[object]) -> tuple[_Names, ...]:
-    """Return a list of tables, each a list of names."""
-    tables = []
-    for table in value:
-        if not isinstance(table, list) or not all(isinstance(name, str) for name in table):
-            raise JobError(
-                f"{path} has {table!r} in {one.key}", remedy="write each table as a list of names, as in ['age', 'sex']"
-            )
-        tables.append(tuple(table))
-    return tuple(tables)

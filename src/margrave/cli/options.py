@@ -19,8 +19,7 @@ from typing import Annotated, Any
 
 import typer
 
-from margrave.cli.job import Job, all_options, mechanism_options, mechanism_summary, method_options, table_names
-from margrave.errors import JobError
+from margrave.cli.job import Job, all_options, mechanism_options, mechanism_summary, method_options
 from margrave.options import Kind, Option, options_of
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
@@ -91,7 +90,7 @@ def _taking(function: Command, declared: list[Option], *, job: bool, required: t
 
     @wraps(function)
     def call(**given: Any) -> None:  # noqa: ANN401
-        options = {one.name: value_of(one, given.pop(one.name)) for one in declared}
+        options = {one.name: one.parsed(given.pop(one.name)) for one in declared}
         file = given.pop("job", None)
         return function(Job.of(file, options), **given)
 
@@ -127,51 +126,9 @@ def _parameter(one: Option, *, required: bool) -> inspect.Parameter:
     return inspect.Parameter(one.name, _KEYWORD, default=None, annotation=Annotated[kind | None, information])
 
 
-def value_of(one: Option, given: Any) -> Any:  # noqa: ANN401
-    """Return the value of an option from the words of the command line; None if it was not given.
-
-    Parameters
-    ----------
-    one
-        The option.
-    given
-        What was given.
-    """
-    if one.kind is Kind.WHOLE_OR_TEXT:
-        return int(given) if given is not None and given.isdecimal() else given
-    if one.kind is Kind.TEXTS:
-        return tuple(given) if given else None
-    if one.kind is Kind.NAMES:
-        return None if given is None else tuple(name.strip() for name in given.split(","))
-    if one.kind is Kind.NUMBERS:
-        return numbers_by_table(one.flag, given) if given else None
-    if one.kind is not Kind.TABLES:
-        return given
-    return named_tables(given) if given else None
-
-
-def numbers_by_table(flag: str, given: list[str]) -> dict[tuple[str, ...], float]:
-    """Return the numbers of ``--weight income=20 --weight age,sex=5`` by table."""
-    found = {}
-    for text in given:
-        names, mark, number = text.rpartition("=")
-        try:
-            found[table_names(names)] = float(number)
-        except ValueError:
-            mark = ""
-        if not mark:
-            raise JobError(f"{flag} is {text!r}", remedy=f"give a table and a number, as in {flag} age,sex=5")
-    return found
-
-
-def named_tables(tables: list[str] | None) -> tuple[tuple[str, ...], ...]:
-    """Return the tables of ``--tables age,sex --tables age,region`` as tuples of names."""
-    return tuple(table_names(text) for text in tables or ())
-
-
 # ``trim=True (--trim)``, ``delimiter (--delimiter)`` and ``null='?' (--null '?')``.
 _BOTH = re.compile(r"\b([a-z][a-z_]*)(?:=(?:'[^']*'|[^\s;,()]+))? \((--([a-z][a-z-]*)(?: (?:'[^']*'|[^\s')]+))?)\)")
-# ``overwrite=True`` and ``method='lnn'``, without what is typed here beside it.
+# ``overwrite=True`` and ``method='lnn'``, without the option in parentheses.
 _PYTHON = re.compile(r"\b([a-z][a-z_]*)=(True|'([^'\s]*)')(?![\w(])")
 
 
@@ -186,7 +143,8 @@ def in_words_of_options(message: str) -> str:
     known = {one.name for one in all_options()}
 
     def of_both(match: re.Match[str]) -> str:
-        return match[2] if match[1].replace("_", "-") == match[3] else match[0]
+        key = match[1].replace("_", "-")
+        return match[2] if match[3] in (key, f"no-{key}") else match[0]
 
     def of_python(match: re.Match[str]) -> str:
         if match[1] not in known:

@@ -17,23 +17,26 @@ import typer
 from rich.table import Table
 
 from margrave.cli.job import Job, by_table
-from margrave.cli.options import AsJson, named_tables, numbers_by_table, takes
-from margrave.cli.screen import Screen, Tick, console, print_json, print_table, progress, styled
+from margrave.cli.options import AsJson, takes
+from margrave.cli.screen import Screen, Tick, console, fits, print_json, print_table, progress, styled
 from margrave.errors import InterruptionError, JobError, MargraveError, PlanError
+from margrave.options import named_tables, numbers_by_table
 
 if TYPE_CHECKING:
     from margrave.measurements.archive import KeptFile
     from margrave.measurements.measurements import Measurements
     from margrave.measurements.provenance import Provenance
     from margrave.mechanisms import Mechanism
-    from margrave.planning.expectation import Expectation
+    from margrave.planning.expectation import Expectation, Summary
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
     from margrave.release.publication import Publication
     from margrave.release.release import Release
     from margrave.workload import Workload
 
-_UNBIASED = "Errors are standard errors of the unbiased estimates; the non-negative tables are nearer on the whole."
+_UNBIASED = (
+    "Errors are standard errors of the unbiased estimates; the non-negative tables are closer to the truth overall."
+)
 _Margins = dict[tuple[str, ...], float]
 
 
@@ -49,7 +52,7 @@ def plan(
     ] = None,
     compare_with: Annotated[
         list[str] | None,
-        typer.Option("--compare-with", help="Show another plan beside it: a job file, or options as objective=counts."),
+        typer.Option("--compare-with", help="Show another plan too: a job file, or an option as objective=counts."),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -87,8 +90,8 @@ def plan(
     screen = console()
     screen.print(f"{workload!r}")
     screen.print(f"budget: ε = {budget.epsilon():.6g} at δ = {float(budget.delta):.3g}")
-    for line in () if expected is None else str(expected.summary()).splitlines():
-        screen.print(line)
+    if expected is not None:
+        _show_summary(expected.summary(), screen)
     for names, value in margins.items():
         noun = "people" if rows == 1 else "rows"
         screen.print(f"{' × '.join(names) or 'total'}: ± {value:,.1f} {noun} (95 %)")
@@ -100,11 +103,26 @@ def plan(
         screen.print("The domain is a draft: nothing is measured with it before it is reviewed.")
 
 
+def _show_summary(summary: Summary, screen: Screen) -> None:
+    """Show a plan by number of attributes; where that is too wide for the terminal, as blocks of lines."""
+    (heading, *body) = summary.texts
+    listing = Table(title=summary.heading, title_justify="left", box=None)
+    for name in heading:
+        listing.add_column(name, justify="right")
+    for row in body:
+        listing.add_row(*row)
+    if fits(listing, screen):
+        for line in str(summary).splitlines():
+            screen.print(line)
+    else:
+        print_table(listing, screen)
+
+
 def _shown_tables(asked: Job, margin: list[str] | None) -> list[tuple[str, ...]]:
     """Return the tables whose margins are shown: those asked for, and those with a weight or a target."""
     domain = asked.read_domain()
     steered = {**by_table(domain, asked.weight or {}), **by_table(domain, asked.target or {})}
-    return list(dict.fromkeys([*named_tables(margin), *steered]))
+    return list(dict.fromkeys([*named_tables(margin or ()), *steered]))
 
 
 def _plan_budget(asked: Job, given: list[str], *, json: bool) -> None:
@@ -134,7 +152,7 @@ def _plan_budget(asked: Job, given: list[str], *, json: bool) -> None:
 
 
 def _other_plan(asked: Job, compare_with: list[str]) -> Expectation:
-    """Return what is to be expected of another plan: that of a job file, or of this job with options changed."""
+    """Return the expectation of another plan: that of a job file, or of this job with options changed."""
     other = asked
     for text in compare_with:
         other = Job.read(Path(text)) if text.endswith(".toml") else other.changed(text)
@@ -181,7 +199,7 @@ def _plan_document(
     expected: Expectation | None,
     margins: _Margins,
 ) -> dict[str, Any]:
-    """Return what is to be expected as JSON can hold it."""
+    """Return the expectation as a JSON document."""
     return {
         "tables": len(workload),
         "cells": workload.cells,
@@ -349,7 +367,7 @@ def _beginning(ledger: Ledger, delta: float) -> str:
     from margrave.privacy.budget import Budget, format_budget
 
     return (
-        f"ledger: a new ledger is begun, {ledger.path}, with the cap "
+        f"ledger: a new ledger is created, {ledger.path}, with the cap "
         f"{format_budget(Budget.zcdp(rho=ledger.cap, delta=delta))}. If this table has a ledger elsewhere, stop now "
         "(Ctrl-C) and name that file."
     )

@@ -15,8 +15,9 @@ import typer
 from rich.table import Table
 
 from margrave.cli.job import Job
-from margrave.cli.options import AsJson, named_tables, takes
-from margrave.cli.screen import console, print_json, print_table, progress
+from margrave.cli.options import AsJson, takes
+from margrave.cli.screen import Screen, console, fits, print_json, print_table, progress
+from margrave.options import named_tables
 
 if TYPE_CHECKING:
     from margrave.release.share import Share
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 200
 _ROUNDING = 1e-9
+# Columns of an answer that belong to one of its numbers alone.
+_OF_ESTIMATES = ("estimate", "std_error", "ci_low", "ci_high")
+_OF_COUNTS = ("count", "count_error", "count_low", "count_high", "reliability")
 
 
 def query(
@@ -36,7 +40,7 @@ def query(
     level: Annotated[float, typer.Option("--level", help="The level of the intervals.")] = 0.95,
     json: AsJson = False,
 ) -> None:
-    """Answer a question from a release, with its exact standard error.
+    """Answer a question from a release: the count with its expected error, the estimate with its standard error.
 
     Example:  margrave query release "age > 64 and sex = 'female'" --by district
     """
@@ -54,18 +58,33 @@ def query(
         print_json({"condition": condition, "of": share_of, "level": level, "note": answer.note, "rows": plain})
         return
     screen = console()
-    print_table(_shown(rows))
+    for table in _tables(rows, screen, share=share_of is not None):
+        print_table(table, screen)
     if len(rows) > _MOST_ROWS:
         screen.print(f"… and {len(rows) - _MOST_ROWS:,} more; use --json for all")
     if answer.note:
         screen.print(answer.note)
 
 
-def _shown(rows: list[dict[str, Any]]) -> Table:
-    """Return the answer as a table for the terminal."""
-    table = Table()
-    digits = {name: _digits([row[name] for row in rows]) for name in (rows[0] if rows else {})}
-    for name, value in (rows[0] if rows else {}).items():
+def _tables(rows: list[dict[str, Any]], screen: Screen, *, share: bool) -> list[Table]:
+    """Return the answer as a table for the terminal, or as two where one is too wide: counts, then estimates."""
+    whole = _shown(rows, share=share)
+    own = [name for name in _OF_ESTIMATES if name in (rows[0] if rows else {})]
+    if fits(whole, screen) or not own:
+        return [whole]
+    first = [{name: value for name, value in row.items() if name not in own} for row in rows]
+    answers = [*_OF_COUNTS, "share"]
+    second = [{name: value for name, value in row.items() if name not in answers} for row in rows]
+    parts = (("published", first), ("unbiased estimates", second))
+    return [_shown(part, share=share, title=title) for title, part in parts]
+
+
+def _shown(rows: list[dict[str, Any]], *, share: bool, title: str | None = None) -> Table:
+    """Return rows as a table for the terminal."""
+    table = Table(title=title, title_justify="left")
+    columns = rows[0] if rows else {}
+    digits = {name: 3 if share else _digits([row[name] for row in rows]) for name in columns}
+    for name, value in columns.items():
         table.add_column(name, justify="left" if isinstance(value, str) else "right")
     for row in rows[:_MOST_ROWS]:
         table.add_row(*(_text(value, digits[name]) for name, value in row.items()))
@@ -73,11 +92,9 @@ def _shown(rows: list[dict[str, Any]]) -> Table:
 
 
 def _digits(column: list[object]) -> int:
-    """Return how many decimals a column needs: none for whole numbers, three for shares, one for other numbers."""
+    """Return how many decimals a column of counts needs: none for whole numbers, one for others."""
     numbers = [value for value in column if isinstance(value, float) and math.isfinite(value)]
-    if all(value == round(value) for value in numbers):
-        return 0
-    return 3 if max(map(abs, numbers)) <= 1 else 1
+    return 0 if all(value == round(value) for value in numbers) else 1
 
 
 def _text(value: object, digits: int) -> str:
@@ -88,7 +105,7 @@ def _text(value: object, digits: int) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return one value as JSON has it; what differs from zero by rounding alone is zero."""
+    """Return one value as JSON has it; what differs from zero only by rounding is zero."""
     if isinstance(value, float):
         return None if not math.isfinite(value) else 0.0 if abs(value) < _ROUNDING else value
     return value
@@ -175,7 +192,7 @@ def synthesize(
     codes: Annotated[bool, typer.Option("--codes", help="Write codes 0, 1, … instead of values.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
 ) -> None:
-    """Make up rows whose tables are near those of a release. Costs no budget. Ctrl-C keeps the best rows so far.
+    """Generate rows whose tables are close to those of a release. Costs no budget. Ctrl-C keeps the best so far.
 
     Example:  margrave synthesize release --out rows.parquet
     """
@@ -188,7 +205,7 @@ def synthesize(
         made = release.synthesize(rows, seed=seed, progress=begin("making rows"))
     made.save(out, codes=codes, overwrite=overwrite)
     screen = console()
-    screen.print(f"rows: {out} ({len(made):,} made-up rows, seed {made.seed})")
+    screen.print(f"rows: {out} ({len(made):,} synthetic rows, seed {made.seed})")
     for sentence in made.distance_sentences():
         screen.print(sentence)
     if made.interrupted:

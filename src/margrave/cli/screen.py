@@ -6,7 +6,9 @@ as it is: it has no markup, and what would act on the terminal is written out. N
 
 from __future__ import annotations
 
+import codecs
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -22,6 +24,8 @@ from margrave.escaping import visible, visible_json
 
 # The widest table that is laid out, in characters.
 _WIDEST = 1_000
+# The narrowest terminal for which words are broken into lines.
+_NARROWEST = 30
 # How signs are spelled where a terminal has no code for them.
 _SPELLED = {
     "≤": "<=",
@@ -45,6 +49,7 @@ _SPELLED = {
     "½": "1/2",
     **dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True)),
 }
+_SPELL = "margrave-spelled"
 # How much is done, and of how much; None if unknown.
 Tick = Callable[[int, int | None], None]
 
@@ -99,10 +104,27 @@ def spelled(text: str, encoding: str) -> str:
     return text
 
 
+def can_draw(encoding: str | None) -> bool:
+    """Tell whether a terminal has the signs that frames are drawn with."""
+    return _has_code("╭", encoding or "ascii")
+
+
+def spell_errors() -> str:
+    """Return the name of a way to write text to a stream that lacks signs: each is spelled, or replaced by "?"."""
+
+    def spell(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+        return "".join(_SPELLED.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
+
+    codecs.register_error(_SPELL, spell)
+    return _SPELL
+
+
 def _has_code(sign: str, encoding: str) -> bool:
     try:
         sign.encode(encoding)
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, LookupError):
         return False
     return True
 
@@ -154,7 +176,9 @@ def write_json(text: str) -> None:
 
 
 def print_table(table: Table, screen: Screen | None = None) -> None:
-    """Print a table; where it is wider than the terminal its lines run on, because a number cut off misleads.
+    """Print a table; where it is wider than the terminal, as one block of lines for each row.
+
+    No number is ever cut off. What is not a terminal gets the table as it is, whatever its width.
 
     Parameters
     ----------
@@ -164,8 +188,46 @@ def print_table(table: Table, screen: Screen | None = None) -> None:
         Where to print it; on standard output by default.
     """
     screen = screen or console()
+    if not fits(table, screen):
+        _print_blocks(table, screen)
+        return
     natural = Measurement.get(screen, screen.options.update(max_width=_WIDEST), table).maximum
     Screen(stderr=screen.stderr, width=max(screen.width, natural)).print(table)
+
+
+def fits(table: Table, screen: Screen) -> bool:
+    """Tell whether a table has room: on a terminal, or where COLUMNS says how wide one is.
+
+    Parameters
+    ----------
+    table
+        The table.
+    screen
+        Where it is to be printed.
+    """
+    stated = os.environ.get("COLUMNS", "")
+    if not screen.file.isatty() and not (stated.isdecimal() and int(stated)):
+        return True
+    return Measurement.get(screen, screen.options.update(max_width=_WIDEST), table).maximum <= screen.width
+
+
+def _print_blocks(table: Table, screen: Screen) -> None:
+    """Print each row of a table as lines of a name and a value."""
+    if table.title:
+        screen.print(table.title)
+    names = [str(column.header) for column in table.columns]
+    for row in zip(*(column.cells for column in table.columns), strict=True):
+        block = Table.grid(padding=(0, 1))
+        block.add_column(no_wrap=True)
+        block.add_column(overflow="fold")
+        for name, cell in zip(names, row, strict=True):
+            block.add_row(name, cell)
+            if screen.width < _NARROWEST:
+                # There is hardly room for a word: lines run on, because a broken label misleads too.
+                screen.print(name, cell)
+        if screen.width >= _NARROWEST:
+            screen.print(block, soft_wrap=False)
+        screen.print()
 
 
 @contextmanager
@@ -191,7 +253,7 @@ def progress() -> Iterator[Callable[[str], Tick]]:
 def described_progress() -> Iterator[Callable[[int, int, str], None]]:
     """Show one progress bar while the block runs; gives a function that moves it and says what is being done.
 
-    Nothing is shown unless standard error is a terminal, where the bar stays in the end.
+    Nothing is shown unless standard error is a terminal, where the bar stays at the end.
     """
     with _bars(transient=False) as bars:
         bar: TaskID = bars.add_task("starting", total=None)

@@ -58,6 +58,8 @@ class AttributeFit:
         Why the table cannot be counted by this attribute; empty if it can.
     present
         Whether the table has the column.
+    hint
+        How the file could be read so that more of its values are declared or missing; empty if nothing seems amiss.
     """
 
     attribute: Attribute
@@ -67,6 +69,7 @@ class AttributeFit:
     empty: tuple[str, ...] = ()
     problem: str = ""
     present: bool = True
+    hint: str = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,7 +83,7 @@ class Fit:
     dropped
         How many rows the policies drop.
     persons
-        How many rows persons have, where a column tells whose row it is.
+        How many rows persons have, where a column identifies the person of each row.
     """
 
     attributes: tuple[AttributeFit, ...]
@@ -107,6 +110,7 @@ class Fit:
                 "missing_to": one.attribute.missing,
                 "empty": list(one.empty),
                 "problem": one.problem,
+                "hint": one.hint,
             }
             for one in self.attributes
         ]
@@ -162,8 +166,9 @@ def _look(seen: dict[str, _Seen], batch: pa.RecordBatch) -> NDArray[np.bool_]:
 
 
 def _absent(attribute: Attribute, engine: Engine) -> AttributeFit:
-    hint = suggestion(attribute.name, engine.names)
-    return AttributeFit(attribute, problem=f"the table has no such column{hint}", present=False)
+    said = suggestion(attribute.name, engine.names)
+    hint = "" if said or not engine.untyped else "if a CSV file has no header, give names=… (--names age,sex)"
+    return AttributeFit(attribute, problem=f"the table has no such column{said}", present=False, hint=hint)
 
 
 @dataclass
@@ -214,7 +219,13 @@ class _Seen:
         categories = attribute.categories
         empty = () if self.wrong else tuple(categories[code] for code in np.flatnonzero(counts == 0))
         return AttributeFit(
-            attribute, self.outside, self.missing, tuple(self.examples), empty, self.wrong or self._problem()
+            attribute,
+            self.outside,
+            self.missing,
+            tuple(self.examples),
+            empty,
+            self.wrong or self._problem(),
+            hint="; ".join(self._hints()),
         )
 
     def _problem(self) -> str:
@@ -222,20 +233,19 @@ class _Seen:
         problems = []
         if self.outside and self.attribute.other is None and not self.drops:
             problems.append('values that are not declared: declare them, an "other" category, or "outside": "drop"')
-            if self.engine.untyped and all(_DECIMAL_COMMA.fullmatch(example) for example in self.examples):
-                problems.append("some look like numbers with a decimal comma: give decimal=',' (--decimal ,)")
-            problems += self._hints()
         if self.missing and self.attribute.missing is None:
             problems.append('missing values: declare a category for them, as in "missing": "unknown"')
         return "; ".join(problems)
 
     def _hints(self) -> list[str]:
         """Return what options of a CSV file would make values declared ones; nothing for other tables."""
-        if not self.engine.untyped:
+        if not self.engine.untyped or not self.outside:
             return []
         texts = [example[1:-1] for example in self.examples if example[:1] == example[-1:] == "'"]
         declared = set(self.attribute.values.texts)
         hints = []
+        if all(_DECIMAL_COMMA.fullmatch(example) for example in self.examples):
+            hints.append("some look like numbers with a decimal comma: give decimal=',' (--decimal ,)")
         if any(text != text.strip() and (text.strip() in declared or not declared) for text in texts):
             hints.append("some have blanks around them: give trim=True (--trim)")
         hints += [
@@ -247,7 +257,7 @@ class _Seen:
 
 
 def _shown(value: object, attribute: Attribute) -> str:
-    """Return a value that is not declared as it is shown, with what cannot be seen of it."""
+    """Return a value that is not declared as it is shown, with what is invisible in it."""
     shown = repr(value) if isinstance(value, str) else str(value)
     short = shown if len(shown) <= _LONGEST_EXAMPLE else shown[:_LONGEST_EXAMPLE] + "…"
     declared = (normalize("NFC", text) for text in attribute.values.texts)
@@ -289,7 +299,7 @@ class Persons:
     Parameters
     ----------
     privacy_id
-        The column that tells whose row it is.
+        The column that identifies the person of each row.
     untyped
         Whether ids are texts of a file, so that an empty one is missing.
     """

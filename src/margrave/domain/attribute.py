@@ -45,18 +45,20 @@ class Attribute:
         What the column is called; not empty.
     values
         The declared values as an object, such as ``Labels(["F", "M"])``; or leave it out and declare them by one of the
-        keywords ``size``, ``labels`` and ``cuts``.
+        keywords ``size``, ``labels``, ``cuts`` and ``groups``.
     size
         How many values are declared, at least 1; may be left out when ``labels`` or ``cuts`` are given. Without them
         the values are the whole numbers 0 … size − 1.
     labels
-        The values in the order of their codes: texts, finite numbers or truth values, no two of them equal.
+        The values in the order of their codes: texts, finite numbers or booleans, no two of them equal.
     cuts
         Strictly increasing finite numbers a < b < … < z that divide all numbers into one bin more, closed on
         the right and open at the ends: (−∞, a], (a, b], …, (z, ∞). Labels and cuts exclude each other.
     whole
         With ``cuts``, all of them whole: the values are whole numbers, as ages in years are. Bins are then named and
         compared by the whole numbers in them, ``18–64`` for (17, 64]; how numbers are binned stays the same.
+    groups
+        Values that are counted together, by the name of their category, as in ``{"Europe": ["France", "Italy"]}``.
     missing
         The category that counts missing values (null, NaN): the name of a declared one, or else one more after all
         others. None: a missing value is an error.
@@ -98,12 +100,13 @@ class Attribute:
         labels: Iterable[Label] | None = None,
         cuts: Iterable[float] | None = None,
         whole: bool = False,
+        groups: Mapping[str, Iterable[Label]] | None = None,
         missing: str | None = None,
         other: str | None = None,
         outside: Outside = "error",
         description: str = "",
     ) -> None:
-        keywords = {"size": size, "labels": labels, "cuts": cuts, "whole": whole}
+        keywords = {"size": size, "labels": labels, "cuts": cuts, "whole": whole, "groups": groups}
         object.__setattr__(self, "name", _checked_name(name))
         object.__setattr__(self, "values", _checked_values(name, values, keywords))
         object.__setattr__(self, "declared", self.values.size)
@@ -177,7 +180,7 @@ class Attribute:
         Parameters
         ----------
         values
-            Texts, numbers or truth values; each must be one of the categories.
+            Texts, numbers or booleans; each must be one of the categories.
         """
         mask = np.zeros(self.size, dtype=np.bool_)
         for value in values:
@@ -185,7 +188,7 @@ class Attribute:
         return mask
 
     def compare(self, relation: str, value: object) -> Mask:
-        """Return which categories stand in a relation to a number, shape (size,).
+        """Return which categories are in a relation to a number, shape (size,).
 
         Parameters
         ----------

@@ -1,7 +1,6 @@
 """Noisy residuals with their noise: plain values, below everything that makes or uses them."""
 
-from margrave.measurements.entries import Observation
-from margrave.measurements.likelihood import Gaussian, Laplace, Loss
+from margrave.measurements.entries import Gaussian, Laplace, Loss, Observation
 from margrave.measurements.measurements import Measurements
 from margrave.measurements.provenance import Provenance, Step
 

@@ -6,7 +6,7 @@ what all noisy values so far say (``planning.stages``). The largest tables are m
 nearly so, and then, with the rest of the budget, those again that turned out to stray from what was expected of them.
 
 *Privacy.* A stage is chosen from noisy values and public numbers alone. Its cost depends on them, so that the whole is
-ρ-zCDP by a privacy filter (``privacy.filter``): before every stage the exact sum of all costs is checked.
+ρ-zCDP by a privacy filter (`PrivacyFilter`): before every stage the exact sum of all costs is checked.
 
 *Estimates.* Every residual is measured at least once, with noise that was chosen before anything was known of it. That
 first measurement is its unbiased estimate. The reconstruction uses all measurements.
@@ -23,19 +23,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from margrave.algebra.layout import Layout
-from margrave.boundary import check_range
+from margrave.boundary import StagedResiduals, check_range
 from margrave.data.source import open_source
 from margrave.errors import PlanError
 from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, Spending, checked_sampler, provenance, spending
-from margrave.mechanisms.staged import StagedResiduals
 from margrave.options import option
 from margrave.planning.allocation import closure_weights, floor_precisions
 from margrave.planning.coefficients import checked_contributions
 from margrave.planning.plans import check_weights, noise_bounds, stage_noise
 from margrave.planning.stages import planned_after
-from margrave.privacy.budget import Number, exact_number
-from margrave.privacy.filter import PrivacyFilter
+from margrave.privacy.budget import Number, PrivacyFilter, exact_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -237,7 +235,7 @@ def adaptive_planner(
     keep
         A function that saves measurements. It is called after every stage with all that was measured so far, whose
         provenance says where the run was cut short: measurements like any others, charged in full. A run that was
-        interrupted does not go on measuring later.
+        interrupted does not continue measuring later.
     defer_signals
         Whether Ctrl-C, SIGTERM and SIGHUP wait, from just before the charge, until the end of a stage, and raise
         `KeyboardInterrupt` when ``keep`` has returned; a second Ctrl-C ends at once. In the main thread only; handlers

@@ -142,7 +142,7 @@ class OrderSummary:
     order
         The number of attributes.
     tables, cells
-        How many tables of the workload have so many attributes, and how many cells they have together.
+        How many tables of the workload have this number of attributes, and how many cells they have together.
     smallest, median, largest
         Predicted standard errors of a cell of these tables; None where the workload has no such table.
     share
@@ -179,15 +179,25 @@ class Summary:
     contributions: int
     objective: str | None
 
+    @property
+    def texts(self) -> tuple[tuple[str, ...], ...]:
+        """The table as texts, its headings first."""
+        return (_HEADINGS, *(_texts(row) for row in self.rows))
+
     def __str__(self) -> str:
-        lines = [_HEADINGS, *(_texts(row) for row in self.rows)]
+        lines = self.texts
         widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
         table = ["  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)) for line in lines]
+        return "\n".join([self.heading, *table])
+
+    @property
+    def heading(self) -> str:
+        """The budget, the rows of a person and the objective, in one line."""
         rows = "1 row" if self.contributions == 1 else f"at most {self.contributions:,} rows"
         objective = "" if self.objective is None else f", objective {self.objective}"
         # The plan is made for tables without negative counts, whose error depends on the data.
         note = " (errors are those of the unbiased tables)" if self.objective in ("nonnegative", "counts") else ""
-        return "\n".join([f"rho = {self.rho:.6g}, {rows} a person{objective}{note}", *table])
+        return f"rho = {self.rho:.6g}, {rows} a person{objective}{note}"
 
 
 def summarise_orders(order: Integers, cells: Sequence[int], errors: Floats, shares: Floats) -> tuple[OrderSummary, ...]:

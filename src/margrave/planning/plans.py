@@ -7,12 +7,20 @@ it is a float64 and a fraction at once, is stored as used, and the exact costs c
     ρ (1 − 2⁻¹⁸)  ≤  Σ_τ ρ_τ  ≤  ρ.                                                                               (1)
 
 A plan that breaks the right-hand side cannot be made: `Plan` compares a proven bound (``cost_bound``) with ρ.
+
+**Targets** are margins of error that some tables must have, within a budget (`plan_for_targets`). A plan divides the
+budget by the weights of tables, so targets are met by weights: those of the tables that miss their target are raised
+until none does. Whether that is possible at all is known first: the least budget that meets all targets is that of the
+plan for these tables alone that minimises max_T Var_T/m_T² ("max_variance"), because variances are inversely
+proportional to ρ.
+
+    ρ_least = ρ · z² · max_T Var_T(ρ)/m_T²,        m_T the margin asked for, z its normal quantile.                  (2)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -45,7 +53,7 @@ from margrave.planning.coefficients import (
     unit_costs,
 )
 from margrave.planning.expectation import Expectation, is_number, normal_quantile, place_of
-from margrave.privacy.budget import Budget
+from margrave.privacy.budget import Budget, format_budget
 from margrave.workload import Workload
 
 _Array = TypeVar("_Array", Floats, Integers)
@@ -64,6 +72,10 @@ _ROOM = 1 + 2.0**-38
 _ROUNDING = 1 + 2.0**-20
 # How near to the least budget the bisection for small noise comes.
 _NEAR = 1 + 2.0**-24
+# Margins of targets are of this level; weights are raised at most so often; and equation (2) is raised by a little more
+# than the noise of a plan is rounded up by.
+_AT_LEVEL, _MOST_RAISES, _TARGET_ROOM = 0.95, 60, 1 + 1e-5
+Targets = Mapping[tuple[str, ...], float]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,7 +129,7 @@ class Plan(Expectation):
 
     @cached_property
     def measured(self) -> Integers:
-        """The numbers of the residuals to measure: all but those with an attribute of one value; read-only."""
+        """The numbers of the residuals to measure: all except those with an attribute of one value; read-only."""
         return _read_only(np.flatnonzero(cost_coefficients(self.layout)))
 
     @cached_property
@@ -146,7 +158,7 @@ class Plan(Expectation):
         if noise <= 0:  # a zero here must never be taken for "no noise needed"
             raise PlanError(
                 f"residual {self._label(table)} has an attribute of one value and is identically zero",
-                remedy="it is not measured: go by plan.measured",
+                remedy="it is not measured: use plan.measured",
             )
         return noise
 
@@ -204,8 +216,8 @@ def plan(
         unbiased tables. "total_variance": least mean squared error of the unbiased tables over all cells, each counted
         with the weight of its table. "table_variance": the same with every table counted alike, whatever its size,
         times its weight. "max_variance": the largest weight times variance of any table is as small as can be.
-        "counts": the least expected error of the non-negative counts for so many ``rows``. With few rows or a small
-        budget it leaves alone what noise would drown, and measures the small tables better.
+        "counts": the least expected error of the non-negative counts for this number of ``rows``. With few rows or a
+        small budget it leaves alone what noise would drown, and measures the small tables better.
     tolerance
         For "max_variance": how far from the least possible it may stop, relative to that.
     rows
@@ -297,7 +309,7 @@ def budget_for_margin(
         raise PlanError(
             f"a margin of {margin!r} on {table} needs rho = {_rounded(rho)}, and no budget is that "
             f"{'large' if rho > 1 else 'small'}",
-            remedy="ask for a margin that means something for counts",
+            remedy="ask for a margin that makes sense for counts",
         ) from error
 
 
@@ -321,7 +333,7 @@ def check_weights(workload: Workload) -> None:
         raise PlanError(
             f"the largest weight is {ratio:.2g} times the smallest",
             remedy=f"keep them within a factor of "
-            f"{_LARGEST_WEIGHT_RATIO:.0e}, or leave out the tables that hardly count",
+            f"{_LARGEST_WEIGHT_RATIO:.0e}, or leave out the tables that hardly matter",
         )
 
 
@@ -447,6 +459,82 @@ def _rounded(value: Fraction) -> str:
 
 
 def _read_only(array: _Array) -> _Array:
-    """Return the array, no longer to be written to."""
+    """Return the array as read-only."""
     array.setflags(write=False)
     return array
+
+
+def plan_for_targets(
+    workload: Workload,
+    budget: Budget,
+    targets: Targets,
+    *,
+    contributions: int,
+    objective: str = OBJECTIVE,
+) -> Plan:
+    """Return a plan in which the tables named have at most the margins of error asked for, at 95 %.
+
+    What the targets leave of the budget is divided by the objective and the weights of the workload. A table that is
+    not in the workload is added to it. `PlanError`, with the budget that it would take, if there is no such plan.
+
+    Parameters
+    ----------
+    workload, budget, contributions, objective
+        As for `margrave.plan`.
+    targets
+        Margins by table, as in ``{("age", "sex"): 50}``: half the width of the interval of a cell, in rows.
+    """
+    margins = {tuple(names): _margin(margin) for names, margin in targets.items()}
+    if not margins:
+        return plan(workload, budget, contributions=contributions, objective=objective)
+    needed = least_budget(workload, margins, contributions=contributions, delta=budget.delta)
+    if needed.rho > budget.rho:
+        raise _missed(margins, needed, budget)
+    wanted = workload | Workload(workload.domain, list(margins))
+    weights = dict(zip(wanted.sets, wanted.weights.tolist(), strict=True))
+    for _ in range(_MOST_RAISES):
+        made = plan(wanted.weighted(weights), budget, contributions=contributions, objective=objective)
+        ratios = {names: made.margin_of_error(*names, level=_AT_LEVEL) / margin for names, margin in margins.items()}
+        if max(ratios.values()) <= 1:
+            return made
+        for names, ratio in ratios.items():
+            # Var ∝ w^(−1/2) where a table has most of the weight: this power of the ratio corrects it in one step.
+            key = workload.domain.names(workload.domain.positions(names))
+            weights[key] *= max(ratio, 1.0) ** 4 * (1.02 if ratio > 1 else 1.0)
+    raise _missed(margins, needed, budget)
+
+
+def least_budget(workload: Workload, targets: Targets, *, contributions: int, delta: float | None = None) -> Budget:
+    """Return the least budget of any plan that meets all targets, as in equation (2).
+
+    Parameters
+    ----------
+    workload, contributions
+        As for `margrave.plan`; only the domain of the workload matters.
+    targets
+        As for `plan_for_targets`.
+    delta
+        At which δ the budget is stated; by default the usual one.
+    """
+    margins = {tuple(names): _margin(margin) for names, margin in targets.items()}
+    alone = Workload(workload.domain, list(margins), weights=[1 / margin**2 for margin in margins.values()])
+    made = plan(alone, Budget.zcdp(rho=1), contributions=contributions, objective="max_variance")
+    worst = max(made.margin_of_error(*names, level=_AT_LEVEL) / margin for names, margin in margins.items())
+    rho = Fraction(worst**2 * _TARGET_ROOM)
+    return Budget.zcdp(rho=rho) if delta is None else Budget.zcdp(rho=rho, delta=delta)
+
+
+def _margin(margin: object) -> float:
+    """Return a margin of error if it is one."""
+    if not is_number(margin) or not 0 < float(margin) < math.inf:  # type: ignore[arg-type]
+        raise PlanError(f"a target is {margin!r}", remedy="give a positive number of rows")
+    return float(margin)  # type: ignore[arg-type]
+
+
+def _missed(margins: Mapping[tuple[str, ...], float], needed: Budget, budget: Budget) -> PlanError:
+    """Return the error for targets that no plan was found for."""
+    named = ", ".join(f"± {margin:g} on {' × '.join(names) or 'the total'}" for names, margin in margins.items())
+    return PlanError(
+        f"{named}: no plan within {format_budget(budget)} meets this; these tables alone need {format_budget(needed)}",
+        remedy="raise the budget, or ask for wider margins",
+    )

@@ -1,7 +1,7 @@
 r"""What to measure next, from noisy values alone: the decisions of mechanisms that measure in stages.
 
 Everything here is a function of `Measurements` and of public numbers, so that it costs no budget; that it cannot reach
-the data is a test (tests/test_architecture.py). What a stage costs is checked where it is drawn (``privacy.filter``).
+the data is a test (tests/test_architecture.py). What a stage costs is checked where it is drawn (``boundary``).
 
 *After the total* (`planned_for_total`): the plan for "counts" with the number of people that a noisy total speaks for.
 

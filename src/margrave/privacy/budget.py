@@ -21,6 +21,15 @@ products and quotients round exactly in the direction asked for, and whose ``ln`
 the nearest number of the precision: one unit in the last place downwards (upwards) from there is a bound. So the
 rounding error is accounted for step by step, and its size, 10⁻⁵⁰ relative to the largest term, is lost in the final
 rounding to a float.
+
+**Filter** (`PrivacyFilter`). Where the cost of a step, or the number of steps, depends on what earlier steps gave,
+ordinary composition does not apply: it adds up costs that are known beforehand. A *filter* does. Before every step it
+adds the cost of the step, which may depend on all that was released so far, to the exact sum of the costs before, and
+refuses the step if that is more than ρ. Then every possible run costs at most ρ, and the whole is ρ-zCDP (Feldman &
+Zrnic, arXiv:2008.11193, for each order of Rényi privacy; Whitehouse, Ramdas, Rogers & Wu, arXiv:2203.05481;
+docs/guarantee.md has the argument). The steps are charged to the ledger as one budget, up front; what is left over is
+lost. Costs are rounded *up* to multiples of 2⁻⁸⁰ of the budget before they are added: the exact sum of thousands of
+fractions has millions of digits.
 """
 
 from __future__ import annotations
@@ -47,6 +56,8 @@ _DIGITS = 50
 _SEARCH_DIGITS = 36
 _SEARCH_DECADES = 250
 _SEARCH_STEPS = 85
+# A filter counts in these parts of its budget.
+_PARTS = 2**80
 
 
 @final
@@ -235,7 +246,7 @@ def format_budget(budget: Budget) -> str:
 
 
 def positive_number(what: str, value: Number) -> Fraction:
-    """Return exactly the number given, or say that ``what`` must be a positive number of a sane size."""
+    """Return exactly the number given, or say that ``what`` must be a positive number of a reasonable size."""
     number = exact_number(what, value)
     if not _SMALLEST <= number <= _LARGEST:
         raise PlanError(
@@ -317,3 +328,60 @@ def _float_below(value: Decimal) -> float:
     """Return the largest float that is no greater."""
     nearest = float(value)
     return nearest if Decimal(nearest) <= value else math.nextafter(nearest, -math.inf)
+
+
+class PrivacyFilter:
+    """Adds up what steps cost, exactly, and refuses the first step that would pass the budget.
+
+    Parameters
+    ----------
+    rho
+        The budget, positive.
+    """
+
+    def __init__(self, rho: Fraction) -> None:
+        if not isinstance(rho, Fraction) or rho <= 0:
+            raise PlanError(f"the budget of a filter is {rho!r}", remedy="give a positive fraction")
+        self._rho, self._part, self._spent = rho, rho / _PARTS, 0
+        self._steps: list[tuple[str, Fraction]] = []
+
+    @property
+    def left(self) -> Fraction:
+        """What is not spent yet, at least zero."""
+        return (_PARTS - self._spent) * self._part
+
+    @property
+    def steps(self) -> list[tuple[str, Fraction]]:
+        """What was done and what each step cost, rounded up; together no more than the budget."""
+        return list(self._steps)
+
+    def fits(self, costs: Iterable[Fraction]) -> bool:
+        """Tell whether a step with these costs would be allowed."""
+        return self._spent + self._counted(costs) <= _PARTS
+
+    def spend(self, purpose: str, costs: Iterable[Fraction]) -> None:
+        """Count a step, before it is made; raise `PlanError` and count nothing if it would pass the budget.
+
+        Parameters
+        ----------
+        purpose
+            What the step does, in words.
+        costs
+            ρ of each draw of the step, none negative.
+        """
+        counted = self._counted(costs)
+        if self._spent + counted > _PARTS:
+            raise PlanError(
+                f"{purpose} would cost more than what is left of the budget", remedy="it was not done; ask for less"
+            )
+        self._spent += counted
+        self._steps.append((purpose, counted * self._part))
+
+    def _counted(self, costs: Iterable[Fraction]) -> int:
+        """Return the sum of costs in parts of the budget, each rounded up."""
+        total = 0
+        for cost in costs:
+            if not isinstance(cost, Fraction) or cost < 0:
+                raise PlanError("a cost is not a fraction of at least zero", remedy="give exact costs")
+            total += math.ceil(cost / self._part)
+        return total

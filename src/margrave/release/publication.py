@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from margrave.algebra.layout import Layout
-from margrave.errors import ReleaseError, StoreError, WorkloadError
+from margrave.errors import PlanError, ReleaseError, StoreError
 from margrave.measurements.measurements import Measurements
 from margrave.memory import on_disk
 from margrave.methods import DEFAULT, Method, find
 from margrave.methods.method import Request
 from margrave.reconstruction.estimates import estimate_residuals, unbiased_residuals
 from margrave.reconstruction.nonnegative.workers import connected, opened, require_workers
-from margrave.release.count_errors import learn_errors, require_memory_to_learn
+from margrave.release.count_errors import BOUNDS, Bounds, learn_errors, require_memory_to_learn
 from margrave.release.release import Release
 from margrave.release.table import Counts
 from margrave.workload import Workload
@@ -42,6 +42,7 @@ def reconstruct(
     workers: object = None,
     scratch: str | os.PathLike[str] | None = None,
     errors: bool = False,
+    bounds: Bounds = BOUNDS,
 ) -> Release:
     """Return the tables of a workload from noisy measurements: inside, outside or across what was measured.
 
@@ -73,6 +74,8 @@ def reconstruct(
     errors
         Whether to learn the error of every published count as well (docs/intervals.md): ``count_error``, ``count_low``
         and ``count_high`` of a table. Costs a few more reconstructions, and no budget.
+    bounds
+        Where published counts stop being reliable, by their errors.
     """
     chosen = find(method)
     _check_request(measurements, workload)
@@ -88,7 +91,7 @@ def reconstruct(
         used = unbiased if chosen.unbiased else estimates
         request = Request(measurements, workload, used, progress, begin, hire)
         made = chosen.make(request)
-        learned = learn_errors(chosen, request, made) if errors else None
+        learned = learn_errors(chosen, request, made, bounds=bounds) if errors else None
     counts = Counts(layout, made.marginals)
     return Release(workload, chosen, unbiased, counts, made.solution, measurements.provenance, measurements, learned)
 
@@ -96,7 +99,7 @@ def reconstruct(
 def _check_workers(method: Method, workers: object) -> None:
     """Refuse workers that cannot be, or that would have nothing to do."""
     if workers is not None and not method.restarts:
-        raise ReleaseError(f"method {method.name!r} has no work to divide", remedy="leave out workers (--workers)")
+        raise ReleaseError(f"method {method.name!r} does not use workers", remedy="leave out workers (--workers)")
     require_workers(workers)
 
 
@@ -112,7 +115,7 @@ def _check_request(measurements: object, workload: object) -> None:
             remedy="give one, as in Workload.all_kway(domain, 3)",
         )
     if workload.domain != measurements.domain:
-        raise WorkloadError(
+        raise PlanError(
             f"the workload is over {workload.domain!r} and the measurements over {measurements.domain!r}",
             remedy="make both over one domain (labels and descriptions count too)",
         )
@@ -121,7 +124,7 @@ def _check_request(measurements: object, workload: object) -> None:
 def _state(method: Method, layout: Layout, start: object) -> State:
     """Return where a previous solution of the same workload ended."""
     if not method.restarts:
-        raise ReleaseError(f"method {method.name!r} starts from nothing", remedy="leave start out")
+        raise ReleaseError(f"method {method.name!r} does not use a start", remedy="leave start out")
     if not isinstance(start, Release):
         raise ReleaseError(f"expected a Release to start from, got a {type(start).__name__}")
     if start.solution is None:
@@ -132,7 +135,7 @@ def _state(method: Method, layout: Layout, start: object) -> State:
         raise ReleaseError("the release to start from has other tables", remedy="start from one of the same workload")
     if start.solution.state is None:
         raise ReleaseError(
-            "the release to start from was loaded, or made by workers, and does not know where its rounds ended",
+            "the release to start from was loaded, or made by workers, and does not record the state of the solver",
             remedy="start from one that was made by reconstruct in this session, without workers",
         )
     return start.solution.state
@@ -154,6 +157,8 @@ class Publication:
         Whether to write ``report.html`` into the folder.
     errors
         Whether to learn the error of every published count; see `reconstruct`.
+    bounds
+        Where published counts stop being reliable, by their errors.
     workers, scratch
         Who shares the work, of reconstructing and of writing, and a folder for large arrays; see `reconstruct`.
     """
@@ -165,6 +170,7 @@ class Publication:
     report: bool = True
     title: str | None = None
     errors: bool = True
+    bounds: Bounds = BOUNDS
     workers: object = None
     scratch: str | os.PathLike[str] | None = None
 
@@ -234,6 +240,7 @@ class Publication:
                 workers=client,
                 scratch=self.scratch,
                 errors=self.errors,
+                bounds=self.bounds,
             )
             documents = {}
             if self.report:

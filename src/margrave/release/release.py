@@ -12,14 +12,14 @@ import numpy as np
 
 from margrave.errors import ReleaseError
 from margrave.escaping import html_table
+from margrave.measurements.entries import spoken
 from margrave.release.query import PublishedTables, Query, Where, answer, answer_share, read_query
+from margrave.release.table import table_chart
 from margrave.release.uncertainty import LEVEL, checked_level
-
-# How many tables a notebook lists.
-_MOST_SHOWN = 20
 
 if TYPE_CHECKING:
     import altair as alt
+    import pyarrow as pa
 
     from margrave.algebra.kernels import Floats
     from margrave.measurements.measurements import Measurements
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from margrave.methods.method import Method
     from margrave.reconstruction.estimates import Estimates
     from margrave.reconstruction.nonnegative import Solution
-    from margrave.release.comparison import Comparison
     from margrave.release.count_errors import CountErrors
     from margrave.release.share import Share
     from margrave.release.table import Counts, Table
     from margrave.synthesis.rows import Rows
     from margrave.workload import Workload
+
+# How many tables a notebook lists.
+_MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,7 +57,7 @@ class Release:
     provenance
         How the measurements were made, and whether their noise was private; None for numbers from elsewhere.
     measurements
-        The noisy measurements that all of it was made from, if they are at hand.
+        The noisy measurements that all of it was made from, if they are available.
     errors
         What was learned about the errors of the counts; None where it was not asked for, or cannot be learned.
     """
@@ -89,7 +91,7 @@ class Release:
         names
             The attributes.
         level
-            How often the intervals, of the counts and of the unbiased estimates, shall cover the truth.
+            How often the intervals, of the counts and of the unbiased estimates, cover the truth.
         """
         place = self._published.place(names)
         masks = {name: np.ones(self.workload.domain[name].size, dtype=np.bool_) for name in names}
@@ -107,7 +109,7 @@ class Release:
             The attributes to group by: the axes of the answer, with those of their categories that meet the condition.
             Together with those of the condition they must lie in one table of the workload.
         level
-            How often the intervals, of the counts and of the unbiased estimates, shall cover the truth.
+            How often the intervals, of the counts and of the unbiased estimates, cover the truth.
         """
         query = read_query(self.workload.domain, where, by)
         return answer(self._published, self._published.place(tuple(query.masks)), query, checked_level(level))
@@ -128,7 +130,7 @@ class Release:
         by
             The attributes to group by, for a share within each group.
         level
-            How often the intervals shall cover the truth.
+            How often the intervals cover the truth.
         """
         return answer_share(self._published, where, of, by=by, level=checked_level(level))
 
@@ -148,10 +150,8 @@ class Release:
         names
             The attributes: the first on the axis, the second in colours, the third in charts side by side.
         level
-            How often intervals shall cover the truth.
+            How often intervals cover the truth.
         """
-        from margrave.release.plotting import table_chart
-
         return table_chart(self.table(*names, level=level))
 
     def compare(self, other: Release) -> Comparison:
@@ -162,9 +162,7 @@ class Release:
         other
             Another release, as by another method or of another year.
         """
-        from margrave.release.comparison import compare
-
-        return compare(self, other)
+        return _compare(self, other)
 
     def save(
         self,
@@ -177,7 +175,7 @@ class Release:
         progress: Callable[[int, int], None] | None = None,
         workers: object = None,
     ) -> None:
-        """Write the release to a folder, there as a whole in the end or not at all; `margrave.load` reads it.
+        """Write the release to a folder, as a whole or not at all; `margrave.load` reads it.
 
         Parameters
         ----------
@@ -186,7 +184,7 @@ class Release:
         overwrite
             Replace a release, or an empty folder, of this name. Anything else is never replaced.
         csv
-            Write each table as CSV too, beside its Parquet file.
+            Write each table as CSV too, next to its Parquet file.
         documents
             Further texts to put into the folder, by file name, such as a report.
         title
@@ -257,7 +255,7 @@ class Release:
         seed: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Rows:
-        """Return made-up rows whose tables are near those of the release; costs no budget (docs/rows.md).
+        """Return synthetic rows whose tables are close to those of the release; costs no budget (docs/rows.md).
 
         Ctrl-C ends the work early and keeps the best rows so far (``rows.interrupted``).
 
@@ -266,14 +264,14 @@ class Release:
         rows
             How many rows; by default as many as the release counts. The tables are scaled to any other number.
         seed
-            A whole number that gives the same rows again; by default one that nobody chose, kept in ``rows.seed``.
+            A whole number that gives the same rows again; by default a random one, kept in ``rows.seed``.
         progress
             Called with the number of steps done and of all steps.
         """
         from margrave.release.facts import statement
         from margrave.synthesis.rows import synthesize
 
-        self._require_agreement("made-up rows are")
+        self._require_agreement("synthetic rows are")
         options = self.method.options_text()
         origin = {
             "release": f"{len(self.workload):,} tables by the method {self.method.name!r}"
@@ -286,7 +284,7 @@ class Release:
     def integers(self) -> Release:
         """Return the release with whole numbers for counts, all of which agree with each other in every sum.
 
-        They are counted from made-up rows whose tables are near those of the release (docs/rows.md), and are on the
+        They are counted from synthetic rows whose tables are near those of the release (docs/rows.md), and are on the
         whole as near to the truth or nearer. The unbiased estimates and their intervals stay as they are.
         """
         from margrave.methods.nonnegative import NonNegative, whole_tables
@@ -325,3 +323,99 @@ class Release:
     def _published(self) -> PublishedTables:
         adaptive = self.provenance is not None and self.provenance.adaptive
         return PublishedTables(self.workload, self.method, self.estimates, self.counts, adaptive, self.errors)
+
+
+@dataclass(frozen=True)
+class TableDifference:
+    """How far two releases of one table are from each other.
+
+    Attributes
+    ----------
+    attributes
+        The table.
+    cells
+        How many cells it has.
+    mean, largest
+        The mean and the largest distance of two published counts.
+    estimates
+        The mean distance of two unbiased estimates; None if one of the releases has none.
+    std_errors
+        The standard error of a cell of the estimate in each of the two; None where there is none.
+    """
+
+    attributes: tuple[str, ...]
+    cells: int
+    mean: float
+    largest: float
+    estimates: float | None
+    std_errors: tuple[float | None, float | None]
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """The tables that two releases have in common; made by `Release.compare`.
+
+    Attributes
+    ----------
+    tables
+        The common tables, in canonical order.
+    only
+        How many tables only the first and only the second has.
+    """
+
+    tables: tuple[TableDifference, ...]
+    only: tuple[int, int]
+
+    def to_arrow(self) -> pa.Table:
+        """Return the comparison as a `pyarrow.Table`, one row a table."""
+        import pyarrow as pa
+
+        return pa.table(
+            {
+                "table": [spoken(one.attributes) for one in self.tables],
+                "cells": [one.cells for one in self.tables],
+                "mean_difference": [one.mean for one in self.tables],
+                "largest_difference": [one.largest for one in self.tables],
+                "estimate_difference": pa.array([one.estimates for one in self.tables], pa.float64()),
+                "std_error": pa.array([one.std_errors[0] for one in self.tables], pa.float64()),
+                "other_std_error": pa.array([one.std_errors[1] for one in self.tables], pa.float64()),
+            }
+        )
+
+    def __repr__(self) -> str:
+        mean = np.mean([one.mean for one in self.tables])
+        return f"Comparison({len(self.tables):,} tables in both, mean difference of a count {mean:.4g})"
+
+
+def _compare(release: Release, other: Release) -> Comparison:
+    """Return how far the tables that two releases have in common are from each other.
+
+    Parameters
+    ----------
+    release, other
+        Two releases over domains in which the attributes in common have the same categories.
+    """
+    common = [names for names in release.workload if _has(other, names)]
+    if not common:
+        raise ReleaseError("the two releases have no table in common", remedy="compare releases of the same attributes")
+    found = []
+    for names in common:
+        one, two = release.table(*names), other.table(*names)
+        if one.categories != two.categories:
+            raise ReleaseError(
+                f"{spoken(names)} has other categories in the other release", remedy="compare releases of one domain"
+            )
+        distance = np.abs(one.values - two.values)
+        both = one.estimate is not None and two.estimate is not None
+        estimates = float(np.abs(one.estimate - two.estimate).mean()) if both else None  # type: ignore[operator]
+        errors = (one.std_error, two.std_error)
+        found.append(
+            TableDifference(names, distance.size, float(distance.mean()), float(distance.max()), estimates, errors)
+        )
+    only = (len(release.workload) - len(common), sum(not _has(release, names) for names in other.workload))
+    return Comparison(tuple(found), only)
+
+
+def _has(release: Release, names: tuple[str, ...]) -> bool:
+    """Tell whether a table is one of a workload, whatever the order of its attributes."""
+    return all(name in release.workload.domain for name in names) and names in release.workload

@@ -14,18 +14,29 @@ share lies.
 The standard error is that of the ratio's linear approximation (the delta method), √v(R̂)/D̂. It means something only
 where D̂ is far from zero next to its own error, and is given from CLEAR = 5 standard errors on.
 Law: tests/laws/test_shares.py.
+
+**The published share** is n/d, of the published counts, and has an error of its own. With m = d − n, the rest, its
+linear approximation is off by ((1 − R) e_n − R e_m)/d. The expected squares of e_n and e_m and their expected product
+are those of ``count_errors`` (6), so that
+
+    count_error² = ((1 − R)² E e_n² − 2R(1 − R) E e_n e_m + R² E e_m²)/d²,                                         (2)
+
+which a share and its rest have in common; at most one half, since every share lies between 0 and 1. By "mle", where
+counts are estimates, it is the standard error above. The interval is the set (1) with these moments and the published
+counts, a little wider as for counts, and contains what lies within half a standard error of the estimated share. Where
+d is not clearly above zero next to its own error it is 0 to 1. Laws: tests/laws/test_count_shares.py.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from margrave.escaping import visible
 from margrave.measurements.entries import read_only, spoken
+from margrave.release.count_errors import BOUNDS, HEAVIER, HEAVY, NEAR, Bounds, PartErrors
 from margrave.release.table import Axis, Table, arrow_table, pandas_frame, polars_frame
 from margrave.release.uncertainty import Mask, quantile
 
@@ -33,6 +44,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from margrave.algebra.kernels import Floats
 
@@ -66,6 +78,15 @@ class Share:
     note
         Where nothing is known about the share, where it has no standard error, or why there is no interval at all;
         empty where every group has all of it.
+    count_error
+        The expected error of the published share, equation (2), for each group; NaN where the share is. None where
+        errors were not learned.
+    count_low, count_high
+        An interval around the published share; None as for the errors.
+    people
+        The published counts that are divided by, for each group.
+    bounds
+        Where shares stop being reliable.
     """
 
     attributes: tuple[str, ...]
@@ -77,9 +98,14 @@ class Share:
     ci_high_raw: Floats | None
     level: float
     note: str
+    count_error: Floats | None = None
+    count_low: Floats | None = None
+    count_high: Floats | None = None
+    people: Floats | None = None
+    bounds: Bounds = BOUNDS
 
     @classmethod
-    def of(cls, part: Table, whole: Table, covariance: float | None) -> Share:
+    def of(cls, part: Table, whole: Table, covariance: float | None, errors: PartErrors | None = None) -> Share:
         """Return the share of one table in another with the same axes.
 
         Parameters
@@ -88,7 +114,33 @@ class Share:
             The counts to divide.
         covariance
             That of a cell of one and the same cell of the other.
+        errors
+            What is expected of the errors of the counts, if it was learned.
         """
+        share = cls._unbiased(part, whole, covariance)
+        if errors is None:
+            return share
+        moments = _Moments(part.values, whole.values, errors.part, errors.whole, errors.shared)
+        known = np.isfinite(share.values)
+        error = np.where(known, np.minimum(moments.error(share.values), 0.5), np.nan)
+        low, high = moments.interval(quantile(part.level) * (HEAVIER if share.estimate is None else HEAVY))
+        if share.estimate is not None and share.std_error is not None:
+            near = NEAR * share.std_error
+            low, high = np.fmin(low, share.estimate - near), np.fmax(high, share.estimate + near)
+        low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+        ends = read_only(np.where(known, low, np.nan)), read_only(np.where(known, high, np.nan))
+        return replace(
+            share,
+            count_error=read_only(error),
+            count_low=ends[0],
+            count_high=ends[1],
+            people=whole.values,
+            bounds=part.bounds,
+        )
+
+    @classmethod
+    def _unbiased(cls, part: Table, whole: Table, covariance: float | None) -> Share:
+        """Return the share with the interval of its unbiased estimate."""
         values = _ratio(part.values, whole.values)
         blank = cls(part.attributes, part.categories, values, None, None, None, None, part.level, "")
         if part.estimate is None or whole.estimate is None:
@@ -118,15 +170,38 @@ class Share:
         """The upper ends for the reader, within 0 and 1."""
         return None if self.ci_high_raw is None else np.clip(self.ci_high_raw, 0.0, 1.0)
 
+    def reliability(self, bounds: Bounds | None = None) -> NDArray[np.object_] | None:
+        """Return "reliable", "use with care" or "too uncertain to quote" for each share; None as for their errors.
+
+        The bounds are those of counts: by relative error, and by the number of people that the error amounts to. A
+        share that cannot be computed is too uncertain.
+
+        Parameters
+        ----------
+        bounds
+            Where the lines are drawn; by default those of the release.
+        """
+        if self.count_error is None or self.people is None:
+            return None
+        people = np.maximum(self.people, 0.0)
+        judge = (self.bounds if bounds is None else bounds).judge
+        return judge(np.nan_to_num(self.values) * people, np.nan_to_num(self.count_error * people, nan=np.inf))
+
     def to_arrow(self) -> pa.Table:
-        """Return the shares in long form: attributes, share, estimate, std_error, ci_low, ci_high; see `Table`."""
-        columns = {
+        """Return the shares in long form: attributes, share, estimate, std_error, ci_low, ci_high; see `Table`.
+
+        Where errors were learned, count_error, count_low, count_high and reliability of the published share follow.
+        """
+        columns: dict[str, NDArray[Any] | float | None] = {
             "share": self.values,
             "estimate": self.estimate,
             "std_error": self.std_error,
             "ci_low": self.ci_low,
             "ci_high": self.ci_high,
         }
+        if self.count_error is not None:
+            columns |= {"count_error": self.count_error, "count_low": self.count_low, "count_high": self.count_high}
+            columns["reliability"] = self.reliability()
         return arrow_table(self._axes, columns, {"level": str(self.level), "note": self.note})
 
     def to_pandas(self) -> pd.DataFrame:
@@ -159,13 +234,13 @@ def _ratio(part: Floats, whole: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class _Moments:
-    """Estimates of part and whole, one for each group, with variances and covariance, the same for all groups."""
+    """Part and whole, one for each group, with their variances and covariance, by group or the same for all."""
 
     part: Floats
     whole: Floats
-    part_variance: float
-    whole_variance: float
-    covariance: float
+    part_variance: Floats | float
+    whole_variance: Floats | float
+    covariance: Floats | float
 
     def interval(self, z: float) -> tuple[Floats, Floats]:
         """Return the ends of Fieller's interval, equation (1), infinite where the denominator may be zero."""
@@ -182,11 +257,13 @@ class _Moments:
 
     def std_error(self, ratio: Floats) -> Floats:
         """Return the delta method's standard error, NaN where the denominator is not clearly above zero."""
-        clear = self._above(CLEAR)
-        known = np.where(clear, ratio, 0.0)
-        variance = self.part_variance - 2 * known * self.covariance + known**2 * self.whole_variance
+        return np.where(self._above(CLEAR), self.error(ratio), np.nan)
+
+    def error(self, ratio: Floats) -> Floats:
+        """Return the error of the ratio's linear approximation, √v(R)/D; NaN where there is no ratio."""
+        variance = self.part_variance - 2 * ratio * self.covariance + ratio**2 * self.whole_variance
         error = np.full(ratio.shape, np.nan)
-        np.divide(np.sqrt(np.maximum(variance, 0.0)), self.whole, out=error, where=clear)
+        np.divide(np.sqrt(np.maximum(variance, 0.0)), self.whole, out=error, where=np.isfinite(ratio))
         return error
 
     def note(self, z: float) -> str:
@@ -203,4 +280,4 @@ class _Moments:
 
     def _above(self, errors: float) -> Mask:
         """Tell where the denominator is so many of its standard errors above zero."""
-        return np.asarray((self.whole > errors * math.sqrt(self.whole_variance)) & (self.whole > 0))
+        return np.asarray((self.whole > errors * np.sqrt(self.whole_variance)) & (self.whole > 0))

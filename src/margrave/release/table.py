@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from importlib import import_module
+from itertools import product
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from margrave.release.count_errors import BOUNDS, Bounds, count_interval
 from margrave.release.uncertainty import LEVEL, Interval, discrete_interval, normal_interval
 
 if TYPE_CHECKING:
+    import altair as alt
     import pandas as pd
     import polars as pl
     import pyarrow as pa
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 # How many cells a notebook shows.
 _MOST_SHOWN = 30
+# What a chart of one table can show.
+_MOST_AXES, _MOST_BARS = 3, 2_000
 Read = Callable[[Sequence[int], Floats], None]
 Axis = tuple[str, tuple[str, ...]]
 
@@ -73,6 +77,11 @@ class Table:
     count_error
         The expected error of each of the ``values``: the root of its mean square, read-only (docs/intervals.md). None
         where errors were not learned.
+    noise
+        The standard error of the estimate as if what was measured had not been chosen by earlier noise: that by which
+        intervals of counts are held; ``std_error`` where there is one. None where the estimate has none.
+    bounds
+        Where counts stop being reliable.
     """
 
     attributes: tuple[str, ...]
@@ -85,6 +94,8 @@ class Table:
     whole: bool = False
     direct: float | None = None
     count_error: Floats | None = None
+    noise: float | None = None
+    bounds: Bounds = BOUNDS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", read_only(self.values))
@@ -136,15 +147,15 @@ class Table:
         """The upper ends of the intervals of the counts, whole numbers; None as for their errors."""
         return None if self._count_ends is None else self._count_ends[1]
 
-    def reliability(self, bounds: Bounds = BOUNDS) -> NDArray[np.object_] | None:
+    def reliability(self, bounds: Bounds | None = None) -> NDArray[np.object_] | None:
         """Return "reliable", "use with care" or "too uncertain to quote" for each count; None as for their errors.
 
         Parameters
         ----------
         bounds
-            Where the lines are drawn, by relative error.
+            Where the lines are drawn, by relative error; by default those of the release.
         """
-        return None if self.count_error is None else bounds.judge(self.values, self.count_error)
+        return None if self.count_error is None else (bounds or self.bounds).judge(self.values, self.count_error)
 
     def interval(self, level: float) -> Interval | None:
         """Return the interval of the estimate at another level; None where there is none, and ``note`` says why.
@@ -152,7 +163,7 @@ class Table:
         Parameters
         ----------
         level
-            How often it shall cover the truth, above 0 and below 1. It holds for each cell by itself.
+            How often it covers the truth, above 0 and below 1. It holds for each cell separately.
         """
         if self.estimate is None or self.std_error is None:
             return None
@@ -220,7 +231,8 @@ class Table:
         if self._interval is not None and self.estimate is not None and np.array_equal(self.values, self.estimate):
             # The count is the estimate, and has its interval, but for one that would read as certainty.
             return self._interval.low, np.where(self._interval.high < 1, 1.0, self._interval.high)
-        return count_interval(self.values, self.count_error, self.estimate, self.std_error, self.level)
+        noise = self.std_error if self.noise is None else self.noise
+        return count_interval(self.values, self.count_error, self.estimate, noise, self.level)
 
     @cached_property
     def _interval(self) -> Interval | None:
@@ -419,3 +431,51 @@ def _installed(package: str) -> Any:  # noqa: ANN401
         raise ReleaseError(
             f"{package} is not installed", remedy=f"install it with 'pip install {package}', or use to_arrow() instead"
         ) from None
+
+
+def table_chart(table: Table) -> alt.Chart | alt.LayerChart | alt.FacetChart:
+    """Return a chart of a table of one to three attributes for a notebook: bars, and intervals where there are any.
+
+    Parameters
+    ----------
+    table
+        The table.
+    """
+    try:
+        import altair as alt
+    except ImportError:
+        raise ReleaseError(
+            "charts need altair, which is not installed", remedy="install the extra: pip install 'margrave[report]'"
+        ) from None
+    if not 1 <= len(table.attributes) <= _MOST_AXES or table.values.size > _MOST_BARS:
+        raise ReleaseError(
+            f"a table of {len(table.attributes)} attributes and {table.values.size:,} cells is given to plot",
+            remedy=f"choose 1 to {_MOST_AXES} attributes with at most {_MOST_BARS:,} cells",
+        )
+    low, high = table.count_low, table.count_high
+    whose = "of the count"
+    if low is None or high is None:
+        low, high, whose = table.ci_low, table.ci_high, "of the unbiased estimate"
+    cells = list(product(*table.categories))
+    rows = [
+        {**{f"axis{place}": visible(text) for place, text in enumerate(cell)}, "count": float(count)}
+        for cell, count in zip(cells, table.values.ravel().tolist(), strict=True)
+    ]
+    if low is not None and high is not None:
+        for row, lower, upper in zip(rows, low.ravel().tolist(), high.ravel().tolist(), strict=True):
+            row.update(low=lower, high=upper)
+    lines = f"lines: {table.level:.0%} interval {whose}" if low is not None else visible(table.note)
+    titles = [visible(name) for name in table.attributes]
+    orders = [[visible(text) for text in categories] for categories in table.categories]
+    base = alt.Chart(alt.InlineData(values=rows)).encode(x=alt.X("axis0:N", sort=orders[0], title=titles[0]))
+    if len(titles) > 1:
+        base = base.encode(xOffset=alt.XOffset("axis1:N", sort=orders[1]))
+    bars = base.mark_bar().encode(y=alt.Y("count:Q", title="count"))
+    if len(titles) > 1:
+        bars = bars.encode(color=alt.Color("axis1:N", sort=orders[1], title=titles[1]))
+    chart = bars if low is None else bars + base.mark_rule(color="black").encode(y="low:Q", y2="high:Q")
+    heading = alt.TitleParams(" × ".join(titles), subtitle=f"bars: count; {lines}")
+    if len(titles) == _MOST_AXES:
+        chart = chart.facet(alt.Facet("axis2:N", sort=orders[2], title=titles[2]))
+    titled: alt.Chart | alt.LayerChart | alt.FacetChart = chart.properties(title=heading)
+    return titled

@@ -5,7 +5,7 @@ import pytest
 
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
-from margrave.algebra.transform import batch_bytes, stream_marginals
+from margrave.algebra.transform import stream_marginals
 from margrave.errors import MeasurementError
 
 SIZES = (3, 4, 2, 5, 1, 3)
@@ -52,12 +52,6 @@ def test_a_memory_map_is_read_and_left_unchanged(layout, residuals, tmp_path):
     for attributes, marginal in stream_marginals(layout, inner, mapped, batch_cells=40):
         np.testing.assert_array_equal(marginal, whole[attributes])
     np.testing.assert_array_equal(mapped, outer)
-
-
-def test_the_announced_memory_covers_inner_tables_and_one_batch(layout):
-    largest = max(np.prod([SIZES[k] for k in s], dtype=int) for s in layout.sets)
-    assert batch_bytes(layout, batch_cells=1) == 8 * (2 * layout.inner_cells + largest)
-    assert batch_bytes(layout, batch_cells=10**9) == 8 * (layout.cells + layout.inner_cells)
 
 
 def test_wrong_input_is_named(layout, residuals):

@@ -158,7 +158,7 @@ def test_a_size_must_be_a_whole_number_of_at_least_one(size):
 
 
 def test_some_set_of_values_must_be_declared():
-    with refused("attribute 'x' has neither size nor labels nor cuts; give one of them"):
+    with refused("attribute 'x' has neither size nor labels nor cuts nor groups; give one of them"):
         Attribute("x")
 
 
@@ -255,7 +255,7 @@ def test_a_text_in_place_of_labels_is_refused():
 
 
 def test_two_attributes_of_one_name_are_refused():
-    with refused("attribute 'age' is given twice; give each a name of its own"):
+    with refused("attribute 'age' is given twice; give each its own name"):
         Domain([Attribute("age", size=2), Attribute("age", size=3)])
 
 
@@ -494,7 +494,7 @@ def test_an_empty_object_is_refused():
     "text", ['{"age": 3, "age": 4}', '{"margrave": "domain", "attributes": [{"age": 1, "age": 1}]}']
 )
 def test_a_key_that_stands_twice_is_refused(text):
-    with refused("key 'age' stands twice in one JSON object; keep the one that is meant"):
+    with refused("key 'age' appears twice in one JSON object; keep the one that is meant"):
         Domain.from_json(text)
 
 
@@ -530,7 +530,7 @@ def test_a_misspelt_key_is_not_ignored():
     entry = {"name": "sex", "size": 2, "lables": ["F", "M"]}
     with refused(
         "attribute 1 of the codebook has the unknown key 'lables'; did you mean 'labels'? "
-        "(it may have name, size, labels, cuts, whole, missing, other, outside, description)"
+        "(it may have name, size, labels, cuts, whole, groups, missing, other, outside, description)"
     ):
         Domain.from_json(json.dumps(codebook(attributes=[entry])))
     with refused("the codebook has the unknown key 'descripton'; did you mean 'description'?"):

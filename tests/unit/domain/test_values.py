@@ -19,7 +19,7 @@ import margrave as mg
 from margrave.algebra.layout import Layout
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain, kinds
-from margrave.domain.kinds import Bins, Codes, Labels
+from margrave.domain.kinds import Bins, Codes, Groups, Labels
 from margrave.domain.values import Intervals, ListedNumbers, Range, Values, checked_list, checked_text
 from margrave.errors import DataError, DomainError, QueryError
 from margrave.release.export.sdmx import write_sdmx
@@ -43,6 +43,7 @@ def refused(text, error=DomainError):
         (Bins([17, 64]), {"cuts": [17, 64]}),
         (Bins([17, 64], whole=True), {"cuts": [17, 64], "whole": True}),
         (Codes(17), {"size": 17}),
+        (Groups({"week": ["Mon", 1], "weekend": ["Sat", 6]}), {"groups": {"week": ["Mon", 1], "weekend": ["Sat", 6]}}),
     ],
 )
 def test_values_are_given_as_an_object_or_by_keywords(values, keywords):
@@ -75,8 +76,32 @@ def test_an_entry_of_a_codebook_is_an_attribute():
     assert json.loads(json.dumps(Attribute.from_entry(entry).entry())) == entry
     with refused("the name of an attribute must be text, got 3"):
         Attribute.from_entry({"name": 3, "size": 2})
-    with refused("attribute 'x' has neither size nor labels nor cuts; give one of them"):
+    with refused("attribute 'x' has neither size nor labels nor cuts nor groups; give one of them"):
         Attribute.from_entry({"name": "x", "size": None})
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        (["a"], "the groups must be lists of values by name, got ['a']; write them as"),
+        ({}, "there are no groups; give at least one"),
+        ({"a": []}, "the list of labels is empty"),
+        ({1: ["x"]}, "the name of a group must be text, got 1"),
+        ({"a": ["x", 1], "b": [1.0]}, "the value 1.0 is in the groups 'a' and 'b'; keep it in one"),
+        ({"a": ["x"], "b": ["x"]}, "the value 'x' is in the groups 'a' and 'b'; keep it in one"),
+    ],
+)
+def test_groups_share_no_value(groups, said):
+    with refused(f"attribute 'x': {said}"):
+        Attribute("x", groups=groups)
+
+
+def test_values_are_counted_in_their_group():
+    day = Attribute("day", groups={"week": ["Mon", 5], "weekend": ["Sat", 6, True]}, other="else", missing="else")
+    assert day.categories == ("week", "weekend", "else")
+    assert day.values.texts == {"Mon": 0, "Sat": 1}
+    assert (day.values.truths, day.values.numbers().exact(Fraction(6))) == ({True: 1}, 1)
+    assert counted(Data(pd.DataFrame({"day": ["Mon", "Sat", "Mon", "Sun", None]})), Domain([day])) == [2, 1, 2]
 
 
 def test_kept_codebooks_are_written_again_byte_by_byte():
@@ -144,38 +169,9 @@ class Initials(Values):
         )
 
 
-@dataclass(frozen=True)
-class Groups(Values):
-    """Texts and numbers in groups: ``{"weekend": ["Sat", 7]}``."""
-
-    keys = ("groups",)
-    groups: tuple[tuple[str, tuple[object, ...]], ...]
-
-    def __init__(self, groups):
-        object.__setattr__(self, "groups", tuple((name, tuple(members)) for name, members in groups.items()))
-
-    @property
-    def categories(self):
-        return tuple(name for name, _ in self.groups)
-
-    def entry(self):
-        return {"groups": dict(self.groups)}
-
-    @property
-    def _codes(self):
-        return {value: code for code, (_, members) in enumerate(self.groups) for value in members}
-
-    @property
-    def texts(self):
-        return {value: code for value, code in self._codes.items() if isinstance(value, str)}
-
-    def numbers(self):
-        return ListedNumbers({value: code for value, code in self._codes.items() if not isinstance(value, str)})
-
-
 @pytest.fixture
 def new_kinds(monkeypatch):
-    monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, Initials, Groups))
+    monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, Initials))
 
 
 CODEBOOK = """{
@@ -223,7 +219,7 @@ def test_a_new_kind_is_checked_as_the_others_are(new_kinds):
         Attribute.from_entry({"name": "x", "initials": ["A–Z"], "size": 2})
     with refused("unknown key 'initial'; did you mean 'initials'?"):
         Domain.from_json(CODEBOOK.replace('"initials"', '"initial"'))
-    with refused("attribute 'x' has neither size nor labels nor cuts nor initials nor groups; give one of them"):
+    with refused("attribute 'x' has neither size nor labels nor cuts nor groups nor initials; give one of them"):
         Attribute.from_entry({"name": "x"})
 
 
@@ -303,7 +299,7 @@ def test_a_new_kind_is_released_asked_and_reported(new_kinds, tmp_path):
         release.query("surname > 3")
     with refused("day > 3 has no meaning: its categories are not all numbers; list the categories", QueryError):
         release.query("day > 3")
-    with refused("no value 6 of attribute 'day' (it has 'week', 'weekend')", QueryError):
+    with refused("no value 6 of attribute 'day'; name a group in quotes (it has 'week', 'weekend')", QueryError):
         release.query("day = 6")
 
 

@@ -10,8 +10,8 @@ import pytest
 from dual_ascent import dual_ascent, largest_safe_step
 from matrices import expand_matrix, full_difference
 
-from margrave.algebra.differences import difference, integrate
 from margrave.algebra.layout import Layout
+from margrave.algebra.transform import difference, integrate
 from margrave.errors import ConvergenceError, ReleaseError
 from margrave.reconstruction.estimates import Estimates
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from margrave.algebra.differences import difference, integrate
 from margrave.algebra.layout import Layout
+from margrave.algebra.transform import difference, integrate
 from margrave.domain import Domain
 from margrave.errors import ConvergenceError
 from margrave.measurements import Gaussian, Laplace, Measurements

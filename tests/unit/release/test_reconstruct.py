@@ -8,7 +8,7 @@ import pytest
 import margrave
 from margrave import methods
 from margrave.domain import Domain
-from margrave.errors import MemoryLimitError, ReleaseError, WorkloadError
+from margrave.errors import MemoryLimitError, PlanError, ReleaseError
 from margrave.measurements import Measurements
 from margrave.methods import MaximumLikelihood, NonNegative, Truncated
 from margrave.release.publication import reconstruct
@@ -34,7 +34,7 @@ def test_a_start_must_be_a_solution_of_the_same_workload():
 
 @pytest.mark.parametrize("method", ["mle", "trunc", "trunc+rescale"])
 def test_methods_without_rounds_start_from_nothing_and_report_no_progress(method):
-    with refused(f"method {method!r} starts from nothing; leave start out"):
+    with refused(f"method {method!r} does not use a start; leave start out"):
         reconstruct(NOISY, WORKLOAD, method=method, start=reconstruct(NOISY, WORKLOAD))
     calls = []
     reconstruct(NOISY, WORKLOAD, method=method, progress=lambda steps, gap: calls.append(steps))
@@ -68,7 +68,7 @@ def test_a_method_that_is_not_there_is_refused_with_a_suggestion():
 def test_a_workload_over_another_domain_is_refused():
     other = Domain.fromdict({"age": 4, "sex": ["F", "M"], "region": 3})
     text = "the workload is over Domain(age: 4, sex: 2, region: 3) and the measurements over Domain("
-    with pytest.raises(WorkloadError, match=re.escape(text)):
+    with pytest.raises(PlanError, match=re.escape(text)):
         reconstruct(NOISY, Workload(other, [("age",)]), method="mle")
 
 

@@ -18,6 +18,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from glob import escape, glob, has_magic
+from itertools import islice
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
@@ -43,6 +44,7 @@ _TABLES = (
 )
 _MARKS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 _AS_TYPED = {"\t": "tab"}
+_IF_NO_HEADER = "if the file has no header, say so: header=False (--no-header), or names=… (--names age,sex)"
 # What is left out at the edges of fields.
 _BLANKS = " \t"
 # How old and new files of Excel (the latter are ZIP archives), and texts in UTF-16, begin.
@@ -212,9 +214,9 @@ def _json_relation(files: Sequence[str], stack: ExitStack) -> Any:  # noqa: ANN4
 
 
 def _check_case(names: Sequence[str]) -> None:
-    """Refuse names that DuckDB would take for one."""
+    """Refuse names that DuckDB would treat as one."""
     if len({name.lower() for name in names}) != len(names):
-        raise DataError("two columns have names that differ only in case", remedy="give each a name of its own")
+        raise DataError("two columns have names that differ only in case", remedy="give each its own name")
 
 
 def _relation(function: str, files: Sequence[str], options: str, stack: ExitStack, fields: str = "*") -> Any:  # noqa: ANN401 - a relation
@@ -255,8 +257,7 @@ def open_database(path: str | os.PathLike[str], table: str | None, query: str | 
     except Exception as error:
         raise DataError(
             f"the file {name!r} cannot be opened ({type(error).__name__})",
-            remedy="see that it is a DuckDB file, and where it "
-            "is open already, give a relation of the connection that has it",
+            remedy="check that it is a DuckDB file; if it is open already, give a relation of that connection",
         ) from None
     if query is not None:
         return DuckEngine(connection.sql(duckdb_select(query)), stack)
@@ -287,7 +288,10 @@ def read_headers(files: Sequence[str], text_format: TextFormat) -> list[str]:
     if any(header != names for header in headers):
         raise DataError("the files have different headers", remedy="give files with the same columns in the same order")
     if len(set(names)) != len(names):
-        raise DataError("two columns of the header have the same name", remedy="give each a name of its own")
+        raise DataError(
+            "two columns of the header have the same name",
+            remedy=f"give each its own name; {_IF_NO_HEADER}",
+        )
     return names
 
 
@@ -321,10 +325,11 @@ def _read_header(file: str, text_format: TextFormat) -> list[str]:
         return names  # a first row like any other, which may have empty fields
     if not names or not all(names):
         raise DataError(
-            f"the file {file!r} has no header, or one with an empty name", remedy="give every column a name there"
+            f"the file {file!r} has no header, or one with an empty name",
+            remedy=f"give every column a name there; {_IF_NO_HEADER}",
         )
-    if len(names) == 1 and text_format.delimiter is None:
-        _check_separated(file, names[0], text_format.delimiter_of(file))
+    if len(names) == 1:
+        _check_separated(file, names[0], text_format)
     return names
 
 
@@ -341,16 +346,27 @@ def _check_beginning(file: str, text_format: TextFormat) -> None:
         raise DataError(f"the file {file!r} is UTF-16", remedy="give encoding='utf-16' (--encoding utf-16)")
 
 
-def _check_separated(file: str, header: str, delimiter: str) -> None:
-    """Refuse a header that is one name with marks in it that separate names in other files."""
-    for mark, spoken in _MARKS.items():
-        if mark in header:
-            typed = _AS_TYPED.get(mark, mark)
-            raise DataError(
-                f"the header of {file!r} has {spoken} and no {_MARKS[delimiter]}",
-                remedy=f"give delimiter={typed!r} "
-                f"(--delimiter {typed!r}), or delimiter={_AS_TYPED.get(delimiter, delimiter)!r} if it is one name",
-            )
+def _check_separated(file: str, header: str, text_format: TextFormat) -> None:
+    """Refuse a header that is a remark, or one name with marks in it that separate names in other files."""
+    delimiter = text_format.delimiter_of(file)
+    with open_text(file, text_format.encoding) as lines:
+        second = next(islice(lines, 1, None), "")
+    # A mark that the next line has as often separates the fields of both.
+    mark = next((mark for mark in _MARKS if mark in header and header.count(mark) == second.count(mark)), "")
+    fields = len(next(csv.reader([second], delimiter=delimiter), []))
+    if not mark and fields > 1:
+        raise DataError(
+            f"the first line of {file!r} is one field and the second line is {fields:,} fields",
+            remedy="the first line must be the header: remove from the file a title or a remark that stands before it",
+        )
+    mark = mark or next((mark for mark in _MARKS if mark in header), "")
+    if mark and text_format.delimiter is None:
+        typed = _AS_TYPED.get(mark, mark)
+        raise DataError(
+            f"the header of {file!r} has {_MARKS[mark]} and no {_MARKS[delimiter]}",
+            remedy=f"give delimiter={typed!r} "
+            f"(--delimiter {typed!r}), or delimiter={_AS_TYPED.get(delimiter, delimiter)!r} if it is one name",
+        )
 
 
 def _wrong_encoding(file: str, text_format: TextFormat) -> DataError:
@@ -423,7 +439,7 @@ def fault_of(files: Sequence[str], text_format: TextFormat) -> DataError | None:
 
 
 def _fault_of_one(file: str, text_format: TextFormat) -> DataError | None:
-    """Read a CSV file once more, slowly, for what is wrong with it."""
+    """Read a CSV file again, slowly, to find what is wrong with it."""
     try:
         with open_text(file, text_format.encoding) as lines:
             rows = csv.reader(lines, delimiter=text_format.delimiter_of(file), strict=True)
@@ -439,7 +455,7 @@ def _fault_of_one(file: str, text_format: TextFormat) -> DataError | None:
     except csv.Error:
         return DataError(
             f"a field of {file!r} does not end where it should",
-            remedy="see that every double quote at the beginning of a "
+            remedy="check that every double quote at the beginning of a "
             "field has one at its end, and that quotes inside are doubled",
         )
     return None

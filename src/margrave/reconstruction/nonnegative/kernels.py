@@ -371,16 +371,9 @@ def step_tables(
             nb, nc = axes[0], axes[1]
             sums = (facets[slot[0] : slot[0] + nc], facets[slot[1] : slot[1] + nb])
             sums[0][:] = 0.0
-            kept, multiplier, negative = step_matrix(
-                z[start:end].reshape(nb, nc),
-                state.reshape(nb, nc),
-                target,
-                own,
-                relaxation,
-                shrink,
-                (parts[place[0] : place[0] + nc], parts[place[1] : place[1] + nb]),
-                sums,
-            )
+            given = (parts[place[0] : place[0] + nc], parts[place[1] : place[1] + nb])
+            close, matrix = z[start:end].reshape(nb, nc), state.reshape(nb, nc)
+            kept, multiplier, negative = step_matrix(close, matrix, target, own, relaxation, shrink, given, sums)
         else:
             table = spare[: end - start]
             agreeing_table(z[start:end], state, target, own, axes, order, parts, place, table)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -71,7 +72,7 @@ class SavedTable(Protocol):
 
 
 class Saveable(Protocol):
-    """What is saved of a release; `margrave.Release` has it all."""
+    """What is saved of a release; `margrave.Release` has all of it."""
 
     @property
     def workload(self) -> Workload:
@@ -133,7 +134,7 @@ def save(
     progress: Progress | None = None,
     workers: object = None,
 ) -> None:
-    """Write a release to a folder, which is there as a whole in the end or, on failure, not at all.
+    """Write a release to a folder, as a whole or, on failure, not at all.
 
     Parameters
     ----------
@@ -144,7 +145,7 @@ def save(
     overwrite
         Replace a release, or an empty folder, of this name. Anything else is never replaced.
     csv
-        Write each table as CSV too, beside its Parquet file.
+        Write each table as CSV too, next to its Parquet file.
     documents
         Further texts to put into the folder, by file name, such as a report; they get a checksum too.
     title
@@ -218,9 +219,9 @@ def unlisted_tables(layout: Layout, wanted: frozenset[AttributeSet]) -> Iterator
 
 
 def _check_replaceable(target: Path, *, overwrite: bool) -> None:
-    """Refuse to replace anything but a release, with nothing beside it that is not its own, and an empty folder."""
+    """Refuse to replace anything except an empty folder, or a release with only its own files in it."""
     if not overwrite:
-        raise StoreError(f"{target} is there already", remedy="name another folder, or replace it with overwrite=True")
+        raise StoreError(f"{target} already exists", remedy="name another folder, or replace it with overwrite=True")
     if not target.is_dir():
         raise StoreError(f"{target} is a file, which is never replaced", remedy="name a folder")
     present = set(list_files(target))
@@ -267,7 +268,7 @@ def _descriptions(
         date=created[:10],
         title=title,
         documents=documents,
-        errors=release.errors is not None,
+        bounds=None if release.errors is None else release.errors.bounds,
     )
     return {
         "README.md": page,
@@ -291,7 +292,8 @@ def _write_errors(errors: CountErrors, file: Path) -> None:
     """Write what was learned about the errors of the counts, and from which seed."""
     header = {"margrave": ERRORS, "schema": ERRORS_SCHEMA}
     drawn = np.array([errors.seed, errors.draws], dtype=np.int64)
-    write_archive(file, header, {"expected": errors.expected, "curve": errors.curve.ravel(), "drawn": drawn})
+    arrays = {"expected": errors.expected, "curve": errors.curve.ravel(), "drawn": drawn}
+    write_archive(file, header, {**arrays, "bounds": np.array(astuple(errors.bounds))})
 
 
 def _write_tables(

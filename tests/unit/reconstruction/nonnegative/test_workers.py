@@ -135,7 +135,7 @@ def test_the_verb_divides_the_work(four, weights):
     # How the work was divided is not part of what was made.
     assert divided.method == alone.method
     if divided.solution.steps:
-        with refused("the release to start from was loaded, or made by workers, and does not know where its rounds"):
+        with refused("the release to start from was loaded, or made by workers, and does not record the state"):
             mg.reconstruct(NOISY, WORKLOAD, method=method, start=divided)
 
 
@@ -149,7 +149,7 @@ def test_what_cannot_work_is_refused(workers):
 
 @pytest.mark.parametrize("method", ["mle", "trunc", "trunc+rescale"])
 def test_methods_without_rounds_have_nothing_to_divide(method):
-    with refused(f"method {method!r} has no work to divide; leave out workers (--workers)"):
+    with refused(f"method {method!r} does not use workers; leave out workers (--workers)"):
         mg.reconstruct(NOISY, WORKLOAD, method=method, workers=2)
 
 
@@ -312,7 +312,7 @@ def test_a_publication_has_workers_and_a_folder_for_large_arrays(four, tmp_path)
     ("options", "text"),
     [
         ({"workers": 0}, "workers is 0; give a number of processes"),
-        ({"workers": 2, "method": "mle"}, "method 'mle' has no work to divide; leave out workers"),
+        ({"workers": 2, "method": "mle"}, "method 'mle' does not use workers; leave out workers"),
         ({"scratch": "nowhere"}, "nowhere is not a folder that can be written to"),
     ],
 )

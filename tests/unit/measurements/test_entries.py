@@ -8,7 +8,7 @@ from matrices import full_difference
 
 from margrave.errors import MeasurementError
 from margrave.measurements import Gaussian, Laplace
-from margrave.measurements.likelihood import transposed
+from margrave.measurements.entries import transposed
 
 GENERATOR = np.random.default_rng(1)
 MATRIX = np.array([[2.0, 0.5], [0.5, 1.0]])
