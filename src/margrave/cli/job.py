@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from margrave.mechanisms import Mechanism
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
-    from margrave.release.publication import Publication
+    from margrave.release.publication import Imprint, Publication
     from margrave.workload import Workload
 
 _DATA, _TABLES, _BUDGET = "The private table", "The tables wanted", "The budget"
@@ -53,6 +53,7 @@ _READ, _ASK, _SPEND, _WRITE = (
     ("plan", "release"),
     ("release", "reconstruct"),
 )
+_REPORT = (*_WRITE, "report")
 # The parser takes memory with the square of the dots in a key.
 _MOST_DOTS = 2000
 _RELEASE = ("release",)
@@ -103,6 +104,8 @@ class Job:
         How to reconstruct, with the options of the method by name.
     out, overwrite, csv, report, errors, title
         The folder to write, and what goes into it.
+    publisher, licence, contact, date
+        Who publishes it, for the report.
     """
 
     data: str | None = option(
@@ -225,7 +228,15 @@ class Job:
         commands=_WRITE,
         negatable=True,
     )
-    title: str | None = option(None, "The title of the report.", group=WRITING, commands=(*_WRITE, "report"))
+    title: str | None = option(None, "The title of the report.", group=WRITING, commands=_REPORT)
+    publisher: str | None = option(None, "For the report: who publishes the release.", group=WRITING, commands=_REPORT)
+    licence: str | None = option(
+        None, "For the report: the licence of the tables, as 'CC BY 4.0'.", group=WRITING, commands=_REPORT
+    )
+    contact: str | None = option(None, "For the report: whom to ask.", group=WRITING, commands=_REPORT)
+    date: str | None = option(
+        None, "For the report: when it is published, as 2026-11-18.", group=WRITING, commands=_REPORT
+    )
     mechanism_options: Mapping[str, Any] = field(default_factory=dict)
     method_options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -409,7 +420,13 @@ class Job:
             report=self.report is None or self.report,
             errors=self.errors is None or self.errors,
             title=self.title,
+            imprint=self.imprint,
         )
+
+    @property
+    def imprint(self) -> Imprint:
+        """Who publishes the release, as far as it is told."""
+        return {"publisher": self.publisher, "licence": self.licence, "contact": self.contact, "date": self.date}
 
     def source(self) -> Data:
         """Return the description of the private table; nothing is opened."""

@@ -49,7 +49,7 @@ _WORDS = Words(
     column="non-negative counts that agree with each other in every sum",
     report="The non-negative count is found from the same noisy measurements so that all tables agree with each other, "
     "no cell is below zero, and what is mere noise is smoothed. It is nearer to the truth on the whole, but it is not "
-    "unbiased, and the interval is not its own.",
+    "unbiased.",
     registry="GReM-LNN: tables found from the measurements so that no count is negative, all agree in every sum, and "
     "what is mere noise is smoothed.",
 )
@@ -58,8 +58,7 @@ _WHOLE_WORDS = Words(
     count="whole count",
     column="whole numbers that agree with each other in every sum, counted from made-up rows",
     report="The whole count is counted from made-up rows whose tables are near the non-negative ones: all tables agree "
-    "with each other and hold whole people only. It is nearer to the truth on the whole, but it is not unbiased, and "
-    "the interval is not its own.",
+    "with each other and hold whole people only. It is nearer to the truth on the whole, but it is not unbiased.",
     registry="GReM-LNN, then tables counted from made-up rows that are near them: whole numbers, none negative, and "
     "all agree in every sum.",
 )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from margrave.algebra.layout import Layout
 from margrave.errors import ReleaseError, StoreError, WorkloadError
@@ -132,6 +132,15 @@ def _state(method: Method, layout: Layout, start: object) -> State:
     return start.solution.state
 
 
+class Imprint(TypedDict, total=False):
+    """Who publishes a release: texts for the head of its report, each of which may be left out or None."""
+
+    publisher: str | None
+    licence: str | None
+    contact: str | None
+    date: str | None
+
+
 @dataclass(frozen=True)
 class Publication:
     """What to publish, and where.
@@ -148,6 +157,8 @@ class Publication:
         Whether to write ``report.html`` into the folder.
     errors
         Whether to learn the error of every published count; see `reconstruct`.
+    imprint
+        Who publishes it: ``publisher``, ``licence``, ``contact`` and ``date`` for the report, as texts.
     """
 
     folder: str | os.PathLike[str]
@@ -157,6 +168,7 @@ class Publication:
     report: bool = True
     title: str | None = None
     errors: bool = True
+    imprint: Imprint = field(default_factory=Imprint)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", find(self.method))
@@ -184,8 +196,9 @@ class Publication:
         from margrave.release.store.saving import require_target
 
         require_target(self.folder, overwrite=self.overwrite)
-        if self.title is not None:
-            require_text(self.title, "the title")
+        for name, text in {"title": self.title, **self.imprint}.items():
+            if text is not None:
+                require_text(text, f"the {name}")
         if self.report:
             from margrave.release.report.charts import require_packages
 
@@ -218,7 +231,7 @@ class Publication:
         if self.report:
             from margrave.release.report import report
 
-            documents[REPORT] = report(released, title=self.title)
+            documents[REPORT] = report(released, title=self.title, **self.imprint)
         released.save(
             self.folder,
             overwrite=self.overwrite,
