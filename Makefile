@@ -4,11 +4,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP  := $(VENV)/.installed
+# What ruff looks at.
+CODE   := src tests benchmarks experiments examples docs/conf.py docs/draw.py docs/generate.py
 # Tests run on all cores, longest groups shared out as workers become free.
 PARALLEL ?= --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-engines bench reproduce lint docs clean
+.PHONY: help demo test test-engines bench reproduce lint docs pictures clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,12 +31,17 @@ reproduce: $(STAMP)-dev ## the paper's experiments, as in: make reproduce ARGS="
 	@$(BIN)/python -m experiments $(ARGS)
 
 lint: $(STAMP)-dev ## ruff and mypy
-	@$(BIN)/ruff check src tests benchmarks experiments
-	@$(BIN)/ruff format --check src tests benchmarks experiments
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/ruff format --check $(CODE)
 	@$(BIN)/mypy
 
-docs: $(STAMP)-dev ## rewrite the generated pages of the documentation
+docs: $(STAMP)-dev ## the documentation site, in build/docs; rewrites its generated pages
 	@$(BIN)/python docs/generate.py
+	@$(BIN)/python -m sphinx -W --keep-going --quiet --builder html docs build/docs
+	@echo "build/docs/index.html"
+
+pictures: $(STAMP)-dev ## draw the pictures of the documentation anew (needs Chromium)
+	@$(BIN)/python docs/draw.py
 
 clean: ## remove the environment and everything that was generated
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

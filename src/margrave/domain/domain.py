@@ -22,14 +22,18 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from margrave.domain.attribute import Attribute, attribute_keys
 from margrave.domain.values import Label, checked_text
 from margrave.errors import DomainError, suggestion
 from margrave.escaping import html_table, visible
 from margrave.files import MOST_BYTES_BY_HAND, check_keys, parse_object, read_text, replacing
+
+if TYPE_CHECKING:
+    import mbi
 
 _SCHEMA = 1
 _CODEBOOK_KEYS = ("draft", "reviewed", "margrave", "schema", "description", "attributes")
@@ -71,7 +75,7 @@ class Domain:
             if not isinstance(member, Attribute):
                 raise DomainError(f"a domain holds Attribute values, got {member!r}", remedy="try Domain.fromdict")
             if member.name in seen:
-                raise DomainError(f"attribute {member.name!r} is given twice", remedy="give each a name of its own")
+                raise DomainError(f"attribute {member.name!r} is given twice", remedy="give each its own name")
             seen.add(member.name)
         if not isinstance(reviewed, bool):
             raise DomainError(f"reviewed is {reviewed!r}", remedy="write true or false")
@@ -90,6 +94,22 @@ class Domain:
             Attribute(name, labels=value) if isinstance(value, Iterable) else Attribute(name, size=value)
             for name, value in sizes.items()
         )
+
+    @classmethod
+    def from_mbi(cls, domain: mbi.Domain) -> Domain:
+        """Make a domain from one of the package mbi: its labels where it has some that can be labels, or its sizes."""
+        labels = domain.labels_config or {}
+        return cls.fromdict({name: labels.get(name, size) for name, size in domain.config.items()})
+
+    def to_mbi(self) -> mbi.Domain:
+        """Return the domain for the package mbi (extra ``margrave[pgm]``): names, sizes, and categories as labels."""
+        try:
+            package = import_module("mbi")
+        except ImportError as error:
+            raise DomainError(
+                "the package mbi is not installed", remedy="install it: pip install 'margrave[pgm]'"
+            ) from error
+        return package.Domain(self.attributes, self.shape, labels=[member.categories for member in self])
 
     @classmethod
     def from_json(cls, text: str) -> Domain:

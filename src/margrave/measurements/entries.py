@@ -17,6 +17,9 @@ The values of an attribute are written as its categories are (``margrave export`
 such as ``(18, 65]``, or codes; with or without the apostrophe that guards them from spreadsheets. Every cell is in the
 file exactly once. The variance of the noise is in a column ``variance``, the same in every row, or is given for all
 files at once.
+
+Measurements go to the package mbi and come back. A residual is a linear query of its table there, `CenteredQuery`, and
+the least squares of mbi are then the likelihood of the measurements up to a constant.
 """
 
 from __future__ import annotations
@@ -26,12 +29,13 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from margrave.algebra.transform import integrate
 from margrave.errors import MeasurementError, suggestion
@@ -39,6 +43,10 @@ from margrave.escaping import guarded
 from margrave.privacy.budget import shown_value
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    import mbi
+
     from margrave.algebra.kernels import Floats
     from margrave.algebra.layout import AttributeSet
     from margrave.domain.domain import Domain
@@ -151,7 +159,7 @@ class Laplace:
         object.__setattr__(self, "scale", checked_positive("a scale", self.scale))
 
     def loss(self, residual: Floats, observed: Floats) -> float:
-        """Return Σ |α − z| / scale."""
+        """Return ``Σ |α − z| / scale``."""
         return float(np.abs(np.asarray(residual) - observed).sum()) / self.scale
 
     def gradient(self, residual: Floats, observed: Floats) -> Floats:
@@ -481,3 +489,73 @@ def _one_variance(path: Path, columns: _Columns, variance: float | None) -> floa
             f"{path} has {len(found)} different variances", remedy="all cells of a table have the same"
         )
     return float(found[0])
+
+
+@dataclass(frozen=True)
+class CenteredQuery:
+    """The query of mbi that is a residual: the table of a clique, centred along every axis, as one vector.
+
+    Attributes
+    ----------
+    use_for_total_estimation
+        What mbi asks of a query: a residual says nothing about the total.
+    """
+
+    use_for_total_estimation: bool = False
+
+    def __call__(self, factor: mbi.Factor) -> ArrayLike:
+        """Return the residual of a factor of mbi, flat."""
+        values = factor.datavector(flatten=False)
+        for axis in range(values.ndim):
+            values = values - values.mean(axis=axis, keepdims=True)
+        centered: ArrayLike = values.reshape(-1)
+        return centered
+
+    def op_norm_sq(self) -> float:
+        """Return the squared norm of the map, which is a projection."""
+        return 1.0
+
+
+def mbi_package() -> ModuleType:
+    """Return the package mbi, or raise `MeasurementError` if it is not installed."""
+    try:
+        return import_module("mbi")
+    except ImportError as error:
+        raise MeasurementError(
+            "the package mbi is not installed", remedy="install it: pip install 'margrave[pgm]'"
+        ) from error
+
+
+def mbi_entries(domain: Domain, measured: Iterable[Any]) -> tuple[list[NoisyTable], list[NoisyTable]]:
+    """Return linear measurements of mbi as noisy tables and as centred residuals, each with names and variance.
+
+    Parameters
+    ----------
+    domain
+        The domain of the table that was measured.
+    measured
+        ``LinearMeasurement`` objects whose query is mbi's plain one (the cells of the table) or a `CenteredQuery`.
+    """
+    package = mbi_package()
+    tables: list[NoisyTable] = []
+    residuals: list[NoisyTable] = []
+    for one in measured:
+        if not isinstance(one, package.LinearMeasurement):
+            raise MeasurementError(
+                f"expected a LinearMeasurement of mbi, got a {type(one).__name__}", remedy="give a list of them"
+            )
+        names = tuple(one.clique)
+        _positions(domain, names)
+        shape = tuple(domain[name].size for name in names)
+        values = _array(names, one.noisy_measurement, (math.prod(shape),), "a flat table of").reshape(shape)
+        entry = names, values, checked_positive("the stddev of mbi", one.stddev) ** 2
+        if isinstance(one.query, CenteredQuery):
+            residuals.append(entry)
+        elif isinstance(one.query, package.marginal_loss.DatavectorQuery) or one.query == package.Factor.datavector:
+            tables.append(entry)
+        else:
+            raise MeasurementError(
+                f"the measurement of {spoken(names)} has a query of its own",
+                remedy="margrave takes measurements of whole tables; give residuals by Measurements.from_residuals",
+            )
+    return tables, residuals

@@ -32,13 +32,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from margrave.algebra import transform
 from margrave.algebra.layout import AttributeSet, Layout, canonical
-from margrave.algebra.transform import corner, integrate, integrate_corners
+from margrave.algebra.transform import corner, difference, integrate, integrate_corners
 from margrave.discrete_gaussian import exact_variance
 from margrave.domain.domain import Domain
 from margrave.errors import MargraveError, MeasurementError
 from margrave.escaping import html_table
 from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive, write_archive
 from margrave.measurements.entries import (
+    CenteredQuery,
     Gaussian,
     Laplace,
     Loss,
@@ -46,6 +47,8 @@ from margrave.measurements.entries import (
     Observation,
     checked_positive,
     marginal,
+    mbi_entries,
+    mbi_package,
     observation,
     read_noisy_tables,
     read_only,
@@ -55,6 +58,8 @@ from margrave.measurements.entries import (
 from margrave.measurements.provenance import Provenance
 
 if TYPE_CHECKING:
+    import mbi
+
     from margrave.algebra.kernels import Floats, Integers
 
 # The name of the file in the folder of a release.
@@ -230,7 +235,7 @@ class Measurements:
         direct: tuple[AttributeSet, float] | None = None,
         first: First | None = None,
     ) -> Measurements:
-        """Take measurements that are centred arrays already, without copying them: write to them no more.
+        """Take measurements that are centred arrays already, without copying them: do not write to them afterwards.
 
         Parameters
         ----------
@@ -256,7 +261,8 @@ class Measurements:
         """
         if layout.sizes != domain.shape:
             raise MeasurementError(
-                f"the layout has sizes {layout.sizes}, the domain {domain.shape}", remedy="lay out the domain"
+                f"the layout has sizes {layout.sizes}, the domain {domain.shape}",
+                remedy="make the layout from the domain",
             )
         values, precisions = layout.checked(values), transform.one_per_table(layout, precisions)
         _require_finite(values)
@@ -295,6 +301,45 @@ class Measurements:
             first=first,
         )
 
+    @classmethod
+    def from_mbi(cls, domain: Domain, measured: Iterable[mbi.LinearMeasurement]) -> Measurements:
+        """Take measurements of the package mbi: ``LinearMeasurement`` objects of whole tables, or those of `to_mbi`.
+
+        Parameters
+        ----------
+        domain
+            The domain of the table that was measured; `Domain.from_mbi` makes it from mbi's.
+        measured
+            The measurements. ``stddev`` is the standard deviation of independent Gaussian noise on each cell.
+        """
+        tables, residuals = mbi_entries(domain, measured)
+        if not residuals:
+            return cls.from_marginals(domain, tables)
+        entries = [entry for table in tables for entry in _residual_entries(cls.from_marginals(domain, [table]))]
+        entries += [(names, difference(values), Gaussian(variance)) for names, values, variance in residuals]
+        return cls.from_residuals(domain, entries)
+
+    def to_mbi(self) -> list[mbi.LinearMeasurement]:
+        """Return the measurements for the package mbi, as ``LinearMeasurement`` objects: one for each residual.
+
+        The total is a plain measurement, from which mbi estimates the number of rows. The others have a
+        `CenteredQuery`. What mbi minimises is then the negative logarithm of the likelihood, up to a constant.
+        """
+        if self.others:
+            named = spoken(self.domain.names(self.others[0].positions))
+            raise MeasurementError(
+                f"the noise of {named} is not Gaussian with one variance",
+                remedy="mbi takes a standard deviation for each measurement, and these have none",
+            )
+        package = mbi_package()
+        made = []
+        for place in np.flatnonzero(self.precisions).tolist():
+            names = self.domain.names(self.layout.sets[place])
+            values, deviation = self.layout.view(self.values, place).reshape(-1), float(self.precisions[place]) ** -0.5
+            query = {"query": CenteredQuery()} if names else {}
+            made.append(package.LinearMeasurement(values, names, deviation, **query))
+        return made
+
     def with_provenance(self, provenance: Provenance) -> Measurements:
         """Return the same measurements with a record of how they were made.
 
@@ -307,7 +352,7 @@ class Measurements:
         if self.provenance is not None and provenance.private and not self.provenance.private:
             raise MeasurementError(
                 "these measurements are recorded as not private, and no other record makes them private",
-                remedy="measure anew with noise from the system's entropy",
+                remedy="measure again with noise from the system's entropy",
             )
         return replace(self, provenance=provenance)
 
@@ -411,6 +456,19 @@ class Measurements:
         privacy = f"ε = {record.epsilon:.6g} at δ = {record.delta:g}" if record.private else "NOT PRIVATE"
         rows = [("made by", record.mechanism), ("privacy", privacy), ("rows of a person", f"{record.contributions:,}")]
         return html_table(repr(self), (), rows)
+
+
+def _residual_entries(measurements: Measurements) -> list[tuple[Names, Floats, Gaussian]]:
+    """Return the residuals of measurements in the form that `Measurements.from_residuals` takes."""
+    layout = measurements.layout
+    return [
+        (
+            measurements.domain.names(layout.sets[place]),
+            difference(layout.view(measurements.values, place)),
+            Gaussian(1 / float(measurements.precisions[place])),
+        )
+        for place in np.flatnonzero(measurements.precisions).tolist()
+    ]
 
 
 def _blank(layout: Layout) -> tuple[Floats, Floats, Integers]:
