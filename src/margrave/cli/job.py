@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from margrave.mechanisms import Mechanism
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
-    from margrave.release.publication import Imprint, Publication
+    from margrave.release.facts import Imprint
+    from margrave.release.publication import Publication
     from margrave.workload import Workload
 
 _DATA, _TABLES, _BUDGET = "The private table", "The tables wanted", "The budget"

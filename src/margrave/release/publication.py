@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from margrave.algebra.layout import Layout
 from margrave.errors import ReleaseError, StoreError, WorkloadError
@@ -21,6 +21,7 @@ from margrave.methods.method import Request
 from margrave.reconstruction.estimates import estimate_residuals, unbiased_residuals
 from margrave.reconstruction.nonnegative.workers import opened
 from margrave.release.count_errors import learn_errors, require_memory_to_learn
+from margrave.release.facts import Imprint
 from margrave.release.release import Release
 from margrave.release.table import Counts
 from margrave.workload import Workload
@@ -130,15 +131,6 @@ def _state(method: Method, layout: Layout, start: object) -> State:
             remedy="start from one that was made by reconstruct in this session, without workers",
         )
     return start.solution.state
-
-
-class Imprint(TypedDict, total=False):
-    """Who publishes a release: texts for the head of its report, each of which may be left out or None."""
-
-    publisher: str | None
-    licence: str | None
-    contact: str | None
-    date: str | None
 
 
 @dataclass(frozen=True)

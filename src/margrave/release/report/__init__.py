@@ -30,8 +30,7 @@ from margrave.escaping import JOINERS, visible
 from margrave.files import replacing
 from margrave.release import facts
 from margrave.release.count_errors import BOUNDS, Reliability
-from margrave.release.facts import order_name, percent, short, whole
-from margrave.release.publication import Imprint
+from margrave.release.facts import Imprint, order_name, percent, short, whole
 from margrave.release.release import Release
 from margrave.release.report import charts, statements
 from margrave.release.report.findings import Findings, Headline, OrderFindings, Reliabilities, find, headline

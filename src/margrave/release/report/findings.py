@@ -296,9 +296,9 @@ def headline(release: Release, pairs: Iterable[AttributeSet]) -> Headline | None
     """Return the finding that stands out most in some tables of two attributes; None if nothing does.
 
     Only reliable counts are looked at, in groups that are reliable themselves, and only those that are above what the
-    group's size would lead one to expect by a fifth at least, and by more than four times their own expected error. Of them the one is chosen
-    whose distance is largest in proportion to the square root of what was expected. Missing and other values are no
-    finding, nor is what nearly everybody of a group has: that is most often a matter of definition.
+    group's size would lead one to expect by a fifth at least, and by more than four times their own expected error. Of
+    them the one is chosen whose distance is largest in proportion to the square root of what was expected. Missing and
+    other values are not a finding, nor is what nearly everybody in a group has: that is usually a matter of definition.
 
     Parameters
     ----------
