@@ -29,7 +29,7 @@ from margrave.errors import ReleaseError
 from margrave.escaping import JOINERS, visible
 from margrave.files import replacing
 from margrave.release import facts
-from margrave.release.count_errors import BOUNDS, Reliability
+from margrave.release.count_errors import BOUNDS, Bounds, Reliability
 from margrave.release.facts import Imprint, order_name, percent, short, whole
 from margrave.release.release import Release
 from margrave.release.report import charts, statements
@@ -198,7 +198,7 @@ def _content(
         "exactness": statements.exactness(release, findings),
         "reliability": statements.reliability(release, findings),
         "marks": statements.marks(release),
-        "bounds": [statements.relative(bound) for bound in (BOUNDS.reliable, BOUNDS.care)],
+        "bounds": [f"{100 * bound:g} %" for bound in (_bounds(release).reliable, _bounds(release).care)],
         "map": _error_map(release, findings, embedding),
         "listed": _listed_tables(release, findings),
         "remainder": statements.remainder(release, findings),
@@ -221,13 +221,14 @@ def _error_map(release: Release, findings: Findings, embedding: Embedding) -> di
     if not 1 < len(members) <= _MOST_MAPPED:
         return None
     carried, names, larger = set(embedding.sets), release.workload.domain.attributes, findings.larger
+    bounds = _bounds(release)
     rows = []
     for row in members:
         cells = []
         for column in members:
             one = tuple(sorted({row, column}))
             value = findings.relative.get(one) if column <= row else larger.get(one)
-            band = 0 if value is None else _band(value)
+            band = 0 if value is None else int(value > bounds.reliable) + int(value > bounds.care)
             text = "" if value is None else statements.relative(value)
             linked = column <= row and one in carried
             cells.append({"text": text, "band": band, "mark": MARKS[band], "key": _key(one) if linked else ""})
@@ -241,9 +242,9 @@ def _error_map(release: Release, findings: Findings, embedding: Embedding) -> di
     }
 
 
-def _band(value: float) -> int:
-    """Return 0 for an error of a reliable count, 1 for one to be used with care, 2 for more."""
-    return int(value > BOUNDS.reliable) + int(value > BOUNDS.care)
+def _bounds(release: Release) -> Bounds:
+    """Return where counts stop being reliable."""
+    return BOUNDS if release.errors is None else release.errors.bounds
 
 
 def _listed_tables(release: Release, findings: Findings) -> dict[str, object] | None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from margrave.release import facts
-from margrave.release.count_errors import BOUNDS
 from margrave.release.facts import (
     counted,
     covered,
@@ -114,11 +113,12 @@ def marks(release: Release) -> str:
     """Return what the marks on counts mean; nothing where errors of counts were not learned."""
     if release.errors is None:
         return ""
-    reliable, care = (f"{100 * bound:g} %" for bound in (BOUNDS.reliable, BOUNDS.care))
+    bounds = release.errors.bounds
+    reliable, care = (f"{100 * bound:g} %" for bound in (bounds.reliable, bounds.care))
     return (
         f"No mark: reliable, with an expected error of at most {reliable} of the count. * use with care: up to {care}. "
-        f"** too uncertain to quote: more than that. An error of at most {BOUNDS.floor:g} is always reliable, and of "
-        f"at most {3 * BOUNDS.floor:g} never too uncertain."
+        f"** too uncertain to quote: more than that. An error of at most {bounds.floor:g} is always reliable, and of "
+        f"at most {3 * bounds.floor:g} never too uncertain."
     )
 
 
