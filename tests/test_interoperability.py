@@ -41,9 +41,7 @@ def test_pysdmx_reads_sdmx_csv_back(published, tmp_path):
     read = pytest.importorskip("pysdmx.io", reason="pysdmx is not installed").read_sdmx
     made, _ = published
     tables = [("age", "sex"), ("sex",)]
-    mg.export(
-        made, tmp_path / "out.csv", form="sdmx", agency="OFFICE", dataflow="SURVEY", period="2026", tables=tables
-    )
+    mg.export(made, tmp_path / "out.csv", form="sdmx", agency="OFFICE", dataflow="SURVEY", period="2026", tables=tables)
     message = read(tmp_path / "out.csv")
     (dataset,) = message.data
     assert str(dataset.structure) == "Dataflow=OFFICE:SURVEY(1.0.0)"
