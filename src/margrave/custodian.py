@@ -74,7 +74,7 @@ class Evaluation:
     tables
         By table, the one with the largest mean error of its counts first.
     level
-        How often intervals shall cover the truth.
+        How often intervals cover the truth.
     rows
         How many rows the domain counts in the private table.
     """
@@ -100,7 +100,7 @@ class Evaluation:
         require_outside(file)
         path = Path(file)
         if os.path.lexists(path):
-            raise ReleaseError(f"{path} exists already", remedy="choose another name")
+            raise ReleaseError(f"{path} already exists", remedy="choose another name")
         try:
             with replacing(path) as stream:
                 stream.write((json.dumps(self.to_dict(), indent=2) + "\n").encode())
@@ -125,7 +125,7 @@ def evaluate(release: Release, source: object, *, level: float = 0.95) -> Evalua
     source
         The private table: a `Data` or what it is made from, or a `CodedTable`.
     level
-        How often the intervals of the estimates shall cover the truth.
+        How often the intervals of the estimates cover the truth.
     """
     if not isinstance(release, Release):
         raise ReleaseError(f"expected a Release, got a {type(release).__name__}", remedy="load one with load(folder)")

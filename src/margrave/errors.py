@@ -100,7 +100,7 @@ class InterruptionError(MargraveError):
 
 
 class JobError(MargraveError, ValueError):
-    """A command line or a job file does not say what is to be done."""
+    """A command line or a job file does not say what to do."""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -31,7 +31,7 @@ MOST_DEPTH = 32
 _MOST_VALUES = 20_000_000
 # Characters of one number; the longest float takes 24.
 LONGEST_NUMBER = 400
-# The memory that a value takes, at most, beside the text of it: an empty object with its place in a list.
+# The memory that a value takes, at most, in addition to its text: an empty object with its place in a list.
 _BYTES_A_VALUE, _BYTES_A_CHARACTER = 100, 5
 # What any machine holds.
 _SMALL = 2**24
@@ -113,7 +113,7 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise DomainError(f"key {key!r} stands twice in one JSON object", remedy="keep the one that is meant")
+                raise DomainError(f"key {key!r} appears twice in one JSON object", remedy="keep the one that is meant")
             seen.add(key)
     return document
 
@@ -124,7 +124,7 @@ def _refuse_constant(constant: str) -> NoReturn:
 
 
 def _whole_number(digits: str) -> int:
-    """Return a whole number of a sane length."""
+    """Return a whole number of a reasonable length."""
     _check_length(digits)
     return int(digits)
 

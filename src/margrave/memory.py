@@ -74,7 +74,7 @@ def on_disk(folder: str | os.PathLike[str] | None) -> Iterator[None]:
 
 
 def large_array(cells: int) -> NDArray[np.float64]:
-    """Return an array of so many numbers, not initialised: in memory, or within `on_disk` in a file without a name."""
+    """Return an uninitialised array of this many numbers: in memory, or within `on_disk` in a file without a name."""
     folder, size = _FOLDER.get(), 8 * cells
     if folder is None or size == 0:
         return np.empty(cells)

@@ -130,7 +130,7 @@ class Workload:
         """Return the workload in which a table counts four times as much as one with an attribute more.
 
         Small tables are what most people read. With equal weights they are planned as parts of the large ones, which
-        are many: the total hardly counts. Four is the weight that asks for half the standard error.
+        are many: the total has little weight. Four is the weight that asks for half the standard error.
         """
         most = len(self.positions[-1])
         grades = np.fromiter((4.0 ** (most - len(members)) for members in self.positions), np.float64, len(self))
@@ -190,7 +190,7 @@ class Workload:
         return hashlib.sha256(json.dumps(tables).encode()).hexdigest()
 
     def require_memory(self, arrays: float, purpose: str, *, beside: int = 0) -> None:
-        """Raise `MemoryLimitError`, before anything is allocated, if the machine cannot hold so many copies.
+        """Raise `MemoryLimitError`, before anything is allocated, if the machine cannot hold this many copies.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class Workload:
         purpose
             What they are for, as in "reconstruction of 364 tables".
         beside
-            Bytes that will be held beside them by then, and are not held yet.
+            Bytes that will be held in addition by then, and are not held yet.
         """
         named = [(" × ".join(names) or "total", 8 * self.domain.cells(names)) for names in self.largest(3)]
         advice = "leave these out (Workload.filter), ask for fewer attributes a table, or use a larger machine"
@@ -281,7 +281,7 @@ def _largest_weights(sets: Sequence[AttributeSet], weights: Sequence[float]) -> 
 
 
 def _set_positions(domain: Domain, names: Iterable[str]) -> AttributeSet:
-    """Return the positions of one set; refuse a text before its letters are taken for names."""
+    """Return the positions of one set; refuse a text before its letters are read as names."""
     if isinstance(names, str):
         raise WorkloadError(
             f"a table is a collection of attribute names, got the text {names!r}",

@@ -41,7 +41,7 @@ def test_an_existing_file_is_kept_unless_told_otherwise(people, tmp_path, capsys
     out.write_text("mine", encoding="utf-8")
     assert run(["domain", str(people), "--out", str(out)]) == 2
     assert capsys.readouterr().err == (
-        f"error: {out} exists already; give another name, or --overwrite to replace it\n"
+        f"error: {out} already exists; give another name, or --overwrite to replace it\n"
     )
     assert out.read_text(encoding="utf-8") == "mine"
     assert run(["domain", str(people), "--out", str(out), "--overwrite"]) == 0
@@ -93,7 +93,7 @@ def test_an_office_file_from_the_first_error_to_a_draft(tmp_path, capsys):
         ("is not UTF-8; give encoding=… (--encoding windows-1252 is usual", ["--encoding", "windows-1252"]),
         ("has semicolons and no commas; give --delimiter ';'", ["--delimiter", ";"]),
         ("left out: Größe (they look like numbers with a decimal comma; give --decimal ,)", ["--decimal", ","]),
-        ("left out: Tag (dates; make years or months of them)", ["--privacy-id", "Persn"]),
+        ("left out: Tag (dates; derive years or months from them)", ["--privacy-id", "Persn"]),
         ("error: the table has no column 'Persn'; did you mean 'Person'?", ["--privacy-id", "Person"]),
     ]:
         run(words)
@@ -128,13 +128,13 @@ def test_a_file_as_it_was_downloaded_is_read_and_the_words_for_it_are_said(tmp_p
     out = tmp_path / "domain.json"
     assert run(["domain", str(path), "--out", str(out)]) == 0
     shown = capsys.readouterr().out
-    assert "had to be read with these words, and was: --trim --null '?' --no-header (check them" in shown
+    assert "guessed from the file and used: --trim --null '?' --no-header (check them" in shown
     assert "draft again with --names" in shown
     assert f"margrave validate {path} {out} --trim --null '?' --no-header\n" in shown
     words = ["--trim", "--null", "?", "--names", "age,work,sex"]
     assert run(["domain", str(path), *words, "--out", str(out), "--overwrite"]) == 0
     shown = capsys.readouterr().out
-    assert "read with" not in shown
+    assert "guessed" not in shown
     assert f"margrave validate {path} {out} --trim --null '?' --names age,work,sex\n" in shown
     assert Domain.read(out).attributes == ("age", "work", "sex")
     assert run(["validate", str(path), str(out), *words]) == 0

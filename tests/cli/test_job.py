@@ -132,7 +132,7 @@ def test_budgets():
         Job().budget()
     with pytest.raises(JobError, match="both of --epsilon and --rho given"):
         Job(epsilon=1.0, rho=1.0).budget()
-    with pytest.raises(JobError, match="--epsilon needs --delta beside it"):
+    with pytest.raises(JobError, match="--epsilon needs --delta as well"):
         Job(epsilon=1.0).budget()
     with pytest.raises(PlanError):
         Job(rho=-1.0).budget()
@@ -147,7 +147,7 @@ def test_a_ledger_begins_with_a_cap_and_goes_on_without(tmp_path):
     assert (begun.cap, Path(file).exists()) == (Fraction(1, 2), False)
     assert dict(begun.charge("0.1", "x").details) == {"title": "Survey", "release": str(Path("out").absolute())}
     assert Job(ledger=file).open_ledger().cap == Fraction(1, 2)
-    with pytest.raises(LedgerError, match="a cap is fixed when a ledger begins"):
+    with pytest.raises(LedgerError, match="a cap is fixed when a ledger is created"):
         Job(ledger=file, cap_rho=0.6).open_ledger()
     with pytest.raises(JobError, match="a cap is given and no ledger"):
         Job(cap_rho=0.5).open_ledger()
@@ -159,7 +159,7 @@ def test_a_ledger_begins_with_a_cap_and_goes_on_without(tmp_path):
 
 def test_a_budget_above_the_cap_begins_no_ledger(tmp_path):
     file = tmp_path / "people.ledger"
-    with pytest.raises(BudgetRefusedError, match="no ledger was begun and nothing was read: ask for less"):
+    with pytest.raises(BudgetRefusedError, match="no ledger was created and nothing was read: ask for less"):
         Job(ledger=str(file), cap_rho=0.5, rho=0.6).open_ledger()
     assert not file.exists()
 

@@ -190,7 +190,7 @@ def test_an_existing_folder_is_refused_before_anything_is_spent(published):
     spent = Ledger(published / "people.ledger").spent
     done = release(published, "--ledger", "people.ledger")
     assert done.returncode == 2
-    assert "is there already" in done.stderr
+    assert "already exists" in done.stderr
     assert Ledger(published / "people.ledger").spent == spent
 
 
@@ -216,7 +216,7 @@ def test_a_name_that_is_too_long_for_the_measurements_is_refused_before_the_char
     done = release(survey, "--ledger", "people.ledger", "--cap-rho", "1", out="o" * 245)
     assert (done.returncode, "is too long for a file" in done.stderr) == (2, True)
     assert not (survey / "people.ledger").exists()
-    assert "is there already" in release(survey, out=".").stderr
+    assert "already exists" in release(survey, out=".").stderr
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -196,7 +196,9 @@ def test_a_new_ledger_is_announced_and_one_that_is_there_is_not(survey, capsys):
     assert release(*LEDGER) == 0
     said = capsys.readouterr().out
     assert (
-        "a new ledger is begun, people.ledger, with the cap ρ = 1 (ε = 9.5215 at δ = 1e-09). If this table has" in said
+        "a new ledger is created, people.ledger, with the cap ρ = 1 (ε = 9.5215 at δ = 1e-09). If this table"
+        in said
+        in said
     )
     assert "ledger: spent ρ = 0.1 (ε = 2.7155), cap ρ = 1 (ε = 9.5215), left ρ = 0.9 (ε = 8.9739), each ε at δ" in said
     assert "ρ adds up, these ε do not" in said
@@ -273,10 +275,10 @@ def test_another_domain_on_the_same_ledger_is_refused_unless_asked_for(survey, c
 
 def test_a_ledger_is_created_shown_and_repaired(survey, capsys):
     assert run(["ledger", "create", "people.ledger", "--cap-epsilon", "2", "--delta", "1e-9"]) == 0
-    assert "A new ledger is begun: people.ledger" in capsys.readouterr().out
+    assert "New ledger: people.ledger" in capsys.readouterr().out
     assert Ledger("people.ledger").cap == mg.Budget.approx(epsilon=2, delta=1e-9).rho
     assert run(["ledger", "create", "people.ledger", "--cap-rho", "1"]) == 2
-    assert "is there already; a ledger is never begun anew" in capsys.readouterr().err
+    assert "already exists; a ledger is never started over" in capsys.readouterr().err
     assert release("--ledger", "people.ledger", "--rho", "0.01", "--title", "[red]A survey[/]") == 0
     capsys.readouterr()
     for words in (["ledger", "people.ledger"], ["ledger", "show", "people.ledger"]):
@@ -296,7 +298,7 @@ def test_a_ledger_is_created_shown_and_repaired(survey, capsys):
         assert told["spent_epsilon"] + told["remaining_epsilon"] > told["cap_epsilon"]
         assert told["entries"][0]["hash"] == Ledger("people.ledger").entries()[0].hash
     assert run(["ledger", "repair", "people.ledger"]) == 2
-    assert "is whole: there is nothing to repair" in capsys.readouterr().err
+    assert "is complete: there is nothing to repair" in capsys.readouterr().err
     with (survey / "people.ledger").open("ab") as file:
         file.write(b'{"number":2,"ti')
     assert run(["ledger", "people.ledger"]) == 0
@@ -313,7 +315,7 @@ def test_words_that_name_no_ledger(survey, capsys):
         ([], "Missing argument"),
         (["nowhere.ledger"], "there is no ledger 'nowhere.ledger'"),
         (["create", "x.ledger"], "neither of --cap-epsilon and --cap-rho given"),
-        (["create", "x.ledger", "--cap-epsilon", "1"], "--cap-epsilon needs --delta beside it"),
+        (["create", "x.ledger", "--cap-epsilon", "1"], "--cap-epsilon needs --delta as well"),
         (["repair", "x.ledger"], "there is no ledger 'x.ledger'"),
     ):
         assert run(["ledger", *words]) == 2

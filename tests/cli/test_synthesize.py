@@ -23,7 +23,7 @@ def test_rows_of_a_saved_release(folder, tmp_path):
     assert shown.exit_code == 0, shown.output
     expected = mg.load(folder).synthesize(seed=7)
     assert pq.read_table(out).equals(expected.to_arrow())
-    assert f"{len(expected):,} made-up rows, seed 7" in shown.stdout
+    assert f"{len(expected):,} synthetic rows, seed 7" in shown.stdout
     assert "Tables of 2 attributes differ from the release's by" in shown.stdout
 
 

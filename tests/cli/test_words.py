@@ -45,7 +45,7 @@ def test_messages_are_in_words_of_options(python, typed):
 
 def test_a_folder_that_is_there_is_replaced_by_an_option(saved, capsys):
     assert run(["reconstruct", str(saved), "--tables", "age,sex", "--out", str(saved)]) == 2
-    assert capsys.readouterr().err.endswith("is there already; name another folder, or replace it with --overwrite\n")
+    assert capsys.readouterr().err.endswith("already exists; name another folder, or replace it with --overwrite\n")
 
 
 def test_some_tables_are_exported(saved, tmp_path, capsys):

@@ -79,7 +79,9 @@ def test_names_that_differ_only_in_case_are_refused(tmp_path):
     (tmp_path / "both.json").write_text('[{"x": 1, "X": 0}]')
     (tmp_path / "both.csv").write_text("x,X\n1,0\n")
     for name in ("late.ndjson", "both.json", "both.csv"):
-        with pytest.raises(DataError, match=r"^two columns have names that differ only in case; give each a name"):
+        with pytest.raises(
+            DataError, match=r"^two columns have names that differ only in case; give each its own name"
+        ):
             counted(tmp_path / name)
 
 

@@ -157,15 +157,15 @@ def test_what_is_wrong_is_told_only_as_far_as_it_is_known(tmp_path):
     [
         ("x.xlsx", r"is a spreadsheet; save it as CSV \(UTF-8\) there and give that file$"),
         ("x.ods", "is a spreadsheet; save it as CSV"),
-        ("x.sav", "is a file of SPSS; save it as CSV"),
-        ("x.dta", "is a file of Stata; save it as CSV"),
-        ("x.sas7bdat", "is a file of SAS; save it as CSV"),
-        ("x.rds", "is a file of R; write it as CSV or Parquet there"),
-        ("x.accdb", "is a file of Access; save it as CSV"),
-        ("x.feather", "is a file of Arrow data; open it with pyarrow"),
+        ("x.sav", "is an SPSS file; save it as CSV"),
+        ("x.dta", "is a Stata file; save it as CSV"),
+        ("x.sas7bdat", "is a SAS file; save it as CSV"),
+        ("x.rds", "is an R file; write it as CSV or Parquet there"),
+        ("x.accdb", "is an Access file; save it as CSV"),
+        ("x.feather", "is an Arrow file; open it with pyarrow"),
         ("x.zip", "is an archive; unpack it"),
         ("x.txt", r"does not say by its ending how fields are separated; give delimiter=… \(--delimiter\)"),
-        ("x.db", r"is a database of some kind, and DuckDB files end in \.duckdb: if it is one, let its name end so"),
+        ("x.db", r"looks like a database: if it is a DuckDB file, give it the ending \.duckdb"),
         ("x.unheard", r"ends in none of \.csv, \.tsv, .* save it as one of these, or open it with DuckDB"),
     ],
 )
@@ -182,12 +182,12 @@ def test_an_id_that_is_not_there_is_suggested(tmp_path):
     path.write_text("Person,a\np,1\n", encoding="utf-8")
     domain = Domain.fromdict({"a": 2})
     refused(path, r"^the table has no column 'person'; did you mean 'Person'\?$", domain=domain, privacy_id="person")
-    remedy = r"; give the column that tells whose row it is as privacy_id=… \(--privacy-id\)$"
+    remedy = r"; name the column that identifies the person of each row by privacy_id=… \(--privacy-id\)$"
     refused(path, f"^the table has no column 'who'{remedy}", domain=domain, privacy_id="who")
     table = pa.table({"a": [0, 1]})
     for counting in ("fetch", "push-down"):
         refused(table, f"^the table has no column 'who'{remedy}", domain=domain, privacy_id="who", counting=counting)
-    remedy = r"; give the column that tells how often each row is there as counts=… \(--counts\)$"
+    remedy = r"; name the column that says how often each row counts by counts=… \(--counts\)$"
     refused(path, f"^the table has no column 'times'{remedy}", domain=domain, counts="times")
 
 

@@ -94,7 +94,7 @@ def counted(data, domain=DOMAIN, **options):
         (
             "x.db",
             {"table": "t"},
-            r"^'x\.db' is a database of some kind, and DuckDB files end in \.duckdb: if it is one",
+            r"^'x\.db' looks like a database: if it is a DuckDB file",
         ),
         ("x.xlsx", {"query": "t"}, r"^'x\.xlsx' is a spreadsheet; save it as CSV \(UTF-8\) there and give that file$"),
         ("x.txt", {"encoding": "utf-16"}, r"^'x\.txt' does not say by its ending how fields are separated; give"),
@@ -229,7 +229,7 @@ def test_the_way_of_counting_is_chosen_by_engine_and_public_numbers():
     push, reason = pushdown.choose(engine, small)
     assert push
     assert reason == (
-        "for 1 tables of 2 columns and 1,000,000 rows (taken for the number that is not stated), counting there is "
+        "for 1 tables of 2 columns and 1,000,000 rows (assumed, because none is stated), counting there is "
         "expected to take 0.4 s, fetching 2.1 s"
     )
     assert pushdown.choose(engine, Layout.of((4000, 4000), [(0, 1)])) == (

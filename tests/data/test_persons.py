@@ -421,7 +421,7 @@ EQUAL = {
     "decimals": pa.array([Decimal("1.0"), Decimal("1.00"), Decimal("1.01"), Decimal("-1")], pa.decimal128(38, 2)),
     "wide decimals": pa.array([Decimal(10**60), Decimal(10**60), Decimal(1), Decimal(2)], pa.decimal256(70, 0)),
     "large numbers": pa.array([2**64 - 1, 2**64 - 1, 2**64 - 2, 2**63], pa.uint64()),
-    "truth values": pa.array([True, True, False, False]),
+    "booleans": pa.array([True, True, False, False]),
     "bytes": pa.array([b"a", b"a", b"a\0", b"A"]),
     "bytes of one length": pa.array([b"ab", b"ab", b"a\0", b"aB"], pa.binary(2)),
     "UUIDs": pa.array([bytes(16), bytes(16), bytes(15) + b"1", b"1" + bytes(15)], pa.uuid()),
@@ -486,7 +486,7 @@ def test_texts_that_duckdb_takes_for_equal_are_refused_as_ids(collation, way):
     connection = duckdb.connect()
     connection.execute(f"CREATE TABLE people (p VARCHAR COLLATE {collation}, x INTEGER)")
     connection.execute("INSERT INTO people VALUES ('a', 1)")
-    with pytest.raises(DataError, match=REFUSED.format("texts that the engine takes for equal although they differ")):
+    with pytest.raises(DataError, match=REFUSED.format("texts that the engine treats as equal although they differ")):
         code_counts(Data(connection.table("people"), counting=way))
 
 
@@ -514,7 +514,7 @@ def on_postgres(url, kind, values, before="", after=""):
 )
 @pytest.mark.parametrize("way", ["auto", "fetch", "push-down"])
 def test_types_of_postgres_that_do_not_tell_persons_apart_are_refused(postgres, kind, value, way):
-    with pytest.raises(DataError, match=REFUSED.format("(ids of type|texts that the engine takes for equal).*")):
+    with pytest.raises(DataError, match=REFUSED.format("(ids of type|texts that the engine treats as equal).*")):
         code_counts(replace(on_postgres(postgres, kind, [(value, 1)]), counting=way))
 
 

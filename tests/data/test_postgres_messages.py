@@ -22,12 +22,12 @@ def refused(url, **options):
 @pytest.mark.parametrize(
     ("said", "code", "words"),
     [
-        ("FATAL:  password authentication failed for user", None, "user or password are wrong (28P01); check the user"),
-        ("ein Fehler in einer anderen Sprache", "28P01", "user or password are wrong (28P01)"),
+        ("FATAL:  password authentication failed for user", None, "user or password is wrong (28P01); check the user"),
+        ("ein Fehler in einer anderen Sprache", "28P01", "user or password is wrong (28P01)"),
         ("fe_sendauth: no password supplied", None, "it asks for a password, and none was given; set PGPASSWORD"),
         (f'FATAL:  database "{SECRET}" does not exist', None, "the server has no such database (3D000)"),
         ("etwas anderes", "3D000", "the server has no such database (3D000)"),
-        (f'FATAL:  role "{SECRET}" does not exist', None, "the server does not let this user in (28000)"),
+        (f'FATAL:  role "{SECRET}" does not exist', None, "the server rejects this user (28000)"),
         (f"failed to resolve host '{SECRET}': [Errno -2] Name or service not known", None, "the host is unknown"),
         ("connection failed: Connection refused", None, "no server listens there; check host and port"),
         ("connection timeout expired", None, "the server did not answer in time"),

@@ -30,7 +30,7 @@ def counted(data, domain, most=1, tables=None, **options):
     return found[tables[0]] if len(tables) == 1 else found
 
 
-# --- texts that an engine takes for equal ------------------------------------------------------------------------
+# --- texts that an engine treats as equal ------------------------------------------------------------------------
 
 
 def no_case(values, setting=""):
@@ -50,7 +50,7 @@ def test_one_row_of_duckdb_does_not_decide_over_those_that_it_takes_for_equal(co
     for values in (["f", *"FFFFF"], [*"FFFFF", "f"]):
         assert counted(Data(no_case(values, setting), counting=counting), SEX) == [5, 0, 1]
         with pytest.raises(
-            DataError, match=r"^column 'p' has texts that the engine takes for equal although they differ"
+            DataError, match=r"^column 'p' has texts that the engine treats as equal although they differ"
         ):
             counted(Data(no_case(values, setting), counting=counting), CODE, privacy_id="p")
 
@@ -136,7 +136,7 @@ def test_texts_that_postgres_may_take_for_equal_are_fetched(texts, kind):
             with pytest.raises(DataError, match=r"^(the engine is not known to compare|column 's' is of a type that)"):
                 counted(data, SEX)
         for counting in WAYS:
-            with pytest.raises(DataError, match=r"^column 's' has (texts that the engine takes for equal|ids of type)"):
+            with pytest.raises(DataError, match=r"^column 's' has (texts that the engine treats as equal|ids of type)"):
                 counted(Data(url, table="texts", counting=counting), CODE, privacy_id="s")
 
 
@@ -268,7 +268,7 @@ def test_a_column_of_another_kind_is_none_where_all_is_missing(counting):
     for column in (pa.nulls(2, pa.string()), pa.nulls(2, pa.bool_()), pa.array([float("nan"), None])):
         assert counted(Data(pa.table({"x": column}), counting=counting), domain) == [0, 0, 2]
     for column in (pa.array([None, "0"]), pa.array([None, True])):
-        with pytest.raises(DataError, match=r"^column 'x' holds (texts|truth values) and its attribute declares"):
+        with pytest.raises(DataError, match=r"^column 'x' holds (texts|booleans) and its attribute declares"):
             counted(Data(pa.table({"x": column}), counting=counting), domain)
 
 

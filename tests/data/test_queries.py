@@ -246,7 +246,7 @@ def state(url):
 PEOPLE = "SELECT code, flag FROM people"
 NO_SELECT = r"^the query is not a SELECT, or it changes something \([A-Za-z]+\); a query is one SELECT, with or without"
 NO_QUERY = (
-    r"^the PostgreSQL database could not be asked \(SyntaxError\): the query is not one SELECT in its SQL, or names"
+    r"^the PostgreSQL database could not be queried \(SyntaxError\): the query is not one SELECT in its SQL, or names"
 )
 READ_ONLY = (
     r"^the PostgreSQL database may not be changed \(ReadOnlySqlTransaction\): a query can read and do nothing else"
@@ -393,9 +393,7 @@ def test_rows_of_a_person_are_bounded_in_the_result_of_a_query(server, counting)
 
 
 def test_two_columns_of_one_name_are_refused(server):
-    with pytest.raises(
-        DataError, match=r"^the query's result has two columns of one name; give each a name of its own"
-    ):
+    with pytest.raises(DataError, match=r"^the query's result has two columns of one name; give each its own name"):
         counted(Data(server, query="SELECT code, flag, flag FROM people"))
 
 

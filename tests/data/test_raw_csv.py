@@ -95,7 +95,7 @@ def test_several_files_without_a_header(tmp_path):
         ({"trim": "yes"}, "trim .--trim. is 'yes'; give True or False"),
         ({"header": 1}, "header .--header. is 1; give True or False"),
         ({"null": 7}, "null .--null. is a int; give a text, or a list of texts"),
-        ({"null": [7]}, "null .--null. has something else than texts"),
+        ({"null": [7]}, "null .--null. has values that are not texts"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tmp_path, options, message):

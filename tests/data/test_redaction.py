@@ -69,7 +69,9 @@ def lost(error):
 
 def no_query(kind, error):
     """The words for a query that is none."""
-    return rf"^{kind} could not be asked \({error}\): the query is not one SELECT in its SQL, or names a table, column"
+    return (
+        rf"^{kind} could not be queried \({error}\): the query is not one SELECT in its SQL, or names a table, column"
+    )
 
 
 @pytest.fixture
@@ -221,7 +223,7 @@ def test_a_forgotten_header_is_not_quoted(tmp_path):
     path.write_text("code,,flag\n")
     assert_fails(path, "has no header, or one with an empty name", tmp_path)
     path.write_text("code,code,flag\n")
-    assert_fails(path, "^two columns of the header have the same name; give each a name of its own", tmp_path)
+    assert_fails(path, "^two columns of the header have the same name; give each its own name", tmp_path)
 
 
 def test_a_column_of_the_wrong_type(tmp_path, people_url):
@@ -280,7 +282,7 @@ def test_a_csv_file_with_a_line_that_is_none(tmp_path):
     path = tmp_path / "people.csv"
     lengths = "^the rows of '.*' have different lengths; give every row as many fields as the header, and put a field"
     quotes = (
-        "^a field of '.*' does not end where it should; see that every double quote at the beginning of a field has"
+        "^a field of '.*' does not end where it should; check that every double quote at the beginning of a field has"
     )
     for line, text in [
         (f"1,true,{SECRET}", lengths),
@@ -306,7 +308,7 @@ def test_a_json_file_that_is_none(tmp_path):
 def test_a_database_file_that_is_none_or_is_open(tmp_path):
     import duckdb
 
-    text = r"^the file '.*' cannot be opened \([A-Za-z]+\); see that it is a DuckDB file, and where it is open already"
+    text = r"^the file '.*' cannot be opened \([A-Za-z]+\); check that it is a DuckDB file; if it is open already"
     (tmp_path / "text.duckdb").write_text(SECRET * 1000)
     assert_fails(Data(tmp_path / "text.duckdb", table="people"), text, tmp_path)
     path = nasty.write_duckdb(people(), tmp_path / "people.duckdb")
@@ -331,9 +333,7 @@ def test_a_reader_that_was_read_is_no_empty_table(tmp_path):
     table = pa.table({"code": [0, 1], "flag": [True, False]})
     reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
     RUNS["plan"](reader)
-    assert_fails(
-        reader, "^this reader of Arrow data was read before, and it can be read once; make a new one", tmp_path
-    )
+    assert_fails(reader, "^this Arrow reader was already read, and it can be read only once; make a new one", tmp_path)
 
 
 def test_a_column_of_objects_that_have_no_type(tmp_path):

@@ -39,7 +39,7 @@ def test_texts_with_a_collation_are_coded_outside_of_spark(spark):
             assert counted(Data(plain, counting=counting)) == [5, 0, 1]
             assert counted(Data(folded, counting=counting)) == [5, 0, 1]
         for counting in ("auto", "fetch", "push-down"):
-            with pytest.raises(DataError, match=r"^column 's' has texts that the engine takes for equal"):
+            with pytest.raises(DataError, match=r"^column 's' has texts that the engine treats as equal"):
                 counted(Data(folded, counting=counting), CODE, privacy_id="s")
 
 
@@ -51,7 +51,7 @@ def test_texts_of_a_fixed_length_are_coded_outside_of_spark(spark):
     frame = plain.select(f.col("s").alias("s", metadata={"__CHAR_VARCHAR_TYPE_STRING": "char(3)"}))
     for counting in ("auto", "fetch", "push-down"):
         assert counted(Data(frame, counting=counting)) == [0, 0, 2]
-    with pytest.raises(DataError, match=r"^column 's' has texts that the engine takes for equal"):
+    with pytest.raises(DataError, match=r"^column 's' has texts that the engine treats as equal"):
         counted(Data(frame.selectExpr("*", "1 as x")), CODE, privacy_id="s")
 
 
@@ -152,7 +152,7 @@ def test_columns_with_a_dot_a_mark_or_another_case_are_columns(spark, privacy_id
 def test_two_columns_of_one_name_are_refused(spark):
     frame = spark.createDataFrame([(0, 1)], "x int, y int").toDF("x", "x")
     for counting in ("fetch", "push-down"):
-        with pytest.raises(DataError, match=r"^the frame has two columns 'x'; give each a name of its own"):
+        with pytest.raises(DataError, match=r"^the frame has two columns 'x'; give each its own name"):
             counted(Data(frame, counting=counting), CODE)
 
 

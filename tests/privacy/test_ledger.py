@@ -118,7 +118,7 @@ def test_the_cap_is_a_rho_or_a_budget_and_stays_what_it_was(path):
     assert Ledger(path, cap=budget).cap == budget.rho
     Ledger(path, cap=budget).charge("0.001", "x")
     assert Ledger(path, cap=budget.rho).cap == Ledger(path).cap == budget.rho
-    with refused("not ρ = 2; a cap is fixed when a ledger begins: leave the cap out or give the same"):
+    with refused("not ρ = 2; a cap is fixed when a ledger is created: leave the cap out or give the same"):
         Ledger(path, cap=2)
 
 
@@ -308,7 +308,7 @@ def test_two_that_begin_one_ledger_make_one_and_the_second_needs_the_same_cap(pa
     first, second, other = Ledger(path, cap=1), Ledger(path, cap=1), Ledger(path, cap=2)
     first.charge("0.5", "first")
     assert second.charge("0.25", "second").number == 2
-    with refused("has the cap ρ = 1 (exactly 1/1), not ρ = 2; a cap is fixed when a ledger begins"):
+    with refused("has the cap ρ = 1 (exactly 1/1), not ρ = 2; a cap is fixed when a ledger is created"):
         other.charge("0.1", "x")
     assert first.spent == Fraction(3, 4)
 
@@ -328,9 +328,9 @@ def test_a_ledger_that_is_begun_between_look_and_link_is_continued(path, monkeyp
 
 def test_a_ledger_can_be_begun_without_a_charge_and_only_once(path):
     assert (Ledger.create(path, cap="0.5").cap, Ledger(path).entries()) == (Fraction(1, 2), ())
-    with refused("is there already; a ledger is never begun anew: name another file"):
+    with refused("already exists; a ledger is never started over: name another file"):
         Ledger.create(path, cap=1)
-    with refused("cannot begin ledger"):
+    with refused("cannot create ledger"):
         Ledger.create(path.parent / "none" / "x.ledger", cap=1)
 
 
@@ -441,7 +441,7 @@ def test_a_repair_books_the_larger_amount_and_never_passes_the_cap(ledger):
 def test_repair_refuses_negative_amounts_and_whole_ledgers(ledger):
     with refused("a repair books at least ρ = 0, got -1; give 0 or more", PlanError):
         ledger.repair(rho=-1)
-    with refused("is whole: there is nothing to repair"):
+    with refused("is complete: there is nothing to repair"):
         ledger.repair()
 
 
@@ -547,7 +547,7 @@ def test_no_ledger_and_no_cap(path):
 
 def test_a_ledger_that_went_away_is_not_begun_again(ledger):
     ledger.path.unlink()
-    with refused("check the name, or give a cap to begin one"):
+    with refused("check the name, or give a cap to create one"):
         ledger.charge("0.01", "x")
     assert not ledger.path.exists()
 
@@ -571,12 +571,12 @@ def test_deeply_nested_junk_is_no_ledger(path):
 
 def test_a_ledger_of_a_newer_margrave(path):
     path.write_bytes(b'{"margrave":"ledger","schema":2}\n')
-    with refused("was begun by a newer margrave (schema 2; this one reads up to 1); update margrave"):
+    with refused("was written by a newer margrave (schema 2; this one reads up to 1); update margrave"):
         Ledger(path)
 
 
 def test_a_folder_is_no_ledger(tmp_path):
-    with refused("is a folder or a device and no ledger; name a file"):
+    with refused("is a folder or a device, not a ledger; name a file"):
         Ledger(tmp_path, cap=1)
     os.mkfifo(tmp_path / "pipe")
     with refused("is a folder or a device"):
@@ -586,7 +586,7 @@ def test_a_folder_is_no_ledger(tmp_path):
 def test_a_folder_that_is_not_there(tmp_path):
     with refused("its folder must exist, be writable and have room"):
         Ledger(tmp_path / "nowhere" / "x.ledger", cap=1)
-    with refused("cannot begin ledger"):
+    with refused("cannot create ledger"):
         Ledger("nul\x00byte", cap=1)
     with refused("cannot open ledger"):
         Ledger("nul\x00byte")
@@ -648,7 +648,7 @@ def test_a_ledger_replaced_while_waiting_for_its_lock_is_not_charged(ledger, mon
         flock(file, kind)
 
     monkeypatch.setattr(fcntl, "flock", replace_first)
-    with refused("was replaced while it was opened; see who does that, and try again"):
+    with refused("was replaced while it was opened; find out what replaced it, then try again"):
         ledger.charge("0.01", "x")
 
 

@@ -23,7 +23,7 @@ def test_an_object_is_read_as_python_would():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"a": 1, "b": 2, "a": 1}', "key 'a' stands twice in one JSON object; keep the one that is meant"),
+        ('{"a": 1, "b": 2, "a": 1}', "key 'a' appears twice in one JSON object; keep the one that is meant"),
         ('{"a": NaN}', "NaN is not a JSON number; write finite numbers only"),
         ('{"a": -Infinity}', "-Infinity is not a JSON number"),
         ('{"a": 1e309}', "1e309 is out of the range of floating-point numbers; write finite numbers only"),

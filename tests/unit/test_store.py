@@ -58,7 +58,7 @@ def test_what_the_solver_reported_comes_back_but_not_where_it_stood(tmp_path):
     after = load(tmp_path / "out")
     for name in ("status", "gap", "steps", "violation", "lift"):
         assert getattr(after.solution, name) == getattr(before.solution, name)
-    with refused("the release to start from was loaded, or made by workers, and does not know", ReleaseError):
+    with refused("the release to start from was loaded, or made by workers, and does not record", ReleaseError):
         reconstruct(NOISY, WORKLOAD, method=mg.methods.NonNegative(weights="paper"), start=after)
 
 

@@ -147,7 +147,7 @@ def test_a_folder_without_permission_is_an_error_in_words(tmp_path):
 
 def test_what_is_there_is_refused_unless_it_may_be_replaced(tmp_path):
     NEW.save(tmp_path / "out")
-    with refused(f"{tmp_path / 'out'} is there already; name another folder, or replace it with overwrite=True"):
+    with refused(f"{tmp_path / 'out'} already exists; name another folder, or replace it with overwrite=True"):
         OLD.save(tmp_path / "out")
     assert same(NEW, load(tmp_path / "out"))
     OLD.save(tmp_path / "out", overwrite=True)

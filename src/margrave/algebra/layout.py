@@ -7,7 +7,7 @@ size) at a time in arrays, because a hundred attributes have 161,700 triples.
 
 The closure of a workload holds all subsets of its tables. Its tables come in two groups: the *inner* ones, which lie
 inside a larger table, by order, and after them the *outer* ones, which do not. Nearly all cells are in outer tables,
-so a transform is one pass over those, and what happens among the inner ones hardly counts. Marginals and residuals of
+so a transform is one pass over those, and the work on the inner ones is small. Marginals and residuals of
 a closure have the same shapes; a buffer of length ``layout.cells`` holds either. A `Layout` is built once and used by
 every transform.
 """

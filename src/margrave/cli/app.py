@@ -69,7 +69,7 @@ app = typer.Typer(
 def options(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="On an error, show where in the code it arose.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="On an error, show the traceback.")] = False,
 ) -> None:
     """Release cross-tabulations of a private table under differential privacy."""
     if version:

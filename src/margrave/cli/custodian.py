@@ -38,7 +38,7 @@ _OF_CSV = ("trim", "null", "header", "names", "delimiter", "encoding", "decimal"
 File = Annotated[Path, typer.Argument(help="The ledger.")]
 ShownDelta = Annotated[
     float | None,
-    typer.Option("--delta", help="Where ε is stated; by default as in the last charge.", show_default=False),
+    typer.Option("--delta", help="The δ at which ε is stated; by default that of the last charge.", show_default=False),
 ]
 
 
@@ -58,7 +58,7 @@ def domain(
     from margrave.data.draft import draft_domain
 
     if out is not None and out.exists() and not overwrite:
-        raise DomainError(f"{out} exists already", remedy="give another name, or --overwrite to replace it")
+        raise DomainError(f"{out} already exists", remedy="give another name, or --overwrite to replace it")
     chosen = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
     drafted = draft_domain(asked.source(), chosen)
     typed = {name: value for name in _OF_CSV if (value := getattr(asked, name)) is not None}
@@ -104,8 +104,8 @@ def _show_draft(drafted: Draft, screen: Screen, typed: Mapping[str, Any]) -> Non
     if drafted.reading:
         words = " ".join(reading_words({**typed, **drafted.reading}))
         screen.print(
-            f"the file looks as if it had to be read with these words, and was: {words} (check them, and give them to "
-            "validate and release too)"
+            f"these options were guessed from the file and used: {words} (check them, and give them to validate and "
+            "release too)"
         )
         if drafted.reading.get("header") is False:
             screen.print("the columns have no names: draft again with --names, as in --names age,sex,region")
@@ -280,7 +280,7 @@ class _ShownByDefault(TyperGroup):
 ledger = typer.Typer(
     name="ledger",
     cls=_ShownByDefault,
-    help="Show what was spent on a data set, and what is left: `margrave ledger FILE`. Begin a ledger, or repair one.",
+    help="Show what was spent on a data set, and what is left: `margrave ledger FILE`. Create a ledger, or repair one.",
 )
 
 
@@ -313,14 +313,14 @@ def show(file: File, delta: ShownDelta = None, json: AsJson = False) -> None:
 @ledger.command()
 @takes("create")
 def create(asked: Job, file: File) -> None:
-    """Begin a ledger with a cap for the life of the data set, before anything is spent.
+    """Create a ledger with a cap for the life of the data set, before anything is spent.
 
     Example:  margrave ledger create people.ledger --cap-epsilon 2 --delta 1e-9
     """
     from margrave.privacy.ledger import Ledger
 
     begun = Ledger.create(file, budget_of(asked.cap_epsilon, asked.cap_rho, asked.delta, "cap-"))
-    console().print(f"A new ledger is begun: {file}")
+    console().print(f"New ledger: {file}")
     _print_balance(begun.balance(asked.delta))
 
 

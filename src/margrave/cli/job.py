@@ -78,7 +78,7 @@ _OF_DATA = (
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be done; None where nothing was given.
+    """What a command does; None where nothing was given.
 
     Attributes
     ----------
@@ -149,7 +149,9 @@ class Job:
         group=_DATA,
         commands=_READ,
     )
-    privacy_id: str | None = option(None, "The column that says whose row it is.", group=_DATA, commands=_READ)
+    privacy_id: str | None = option(
+        None, "The column that identifies the person of each row.", group=_DATA, commands=_READ
+    )
     counts: str | None = option(
         None, "The column of counts, if each row is a count made elsewhere.", group=_DATA, commands=_RELEASE
     )
@@ -191,7 +193,7 @@ class Job:
         None, "The spending record of the data set.", group=_BUDGET, commands=_RELEASE, path=True
     )
     cap_epsilon: float | None = option(
-        None, "Begin the ledger with this cap (at --delta).", group=_BUDGET, commands=(*_RELEASE, "create")
+        None, "Create the ledger with this cap (at --delta).", group=_BUDGET, commands=(*_RELEASE, "create")
     )
     cap_rho: float | None = option(None, "The same cap as ρ.", group=_BUDGET, commands=(*_RELEASE, "create"))
     ledger_any_domain: bool | None = option(
@@ -431,7 +433,7 @@ class Job:
         return words
 
     def open_ledger(self) -> Ledger | None:
-        """Open the ledger; a new one is begun, with the cap that was given, by its first charge.
+        """Open the ledger; a new one is created, with the cap that was given, by its first charge.
 
         What the ledger's entry says about a release, its folder and its title, is taken from the job.
         """
@@ -448,7 +450,7 @@ class Job:
         if not capped and not Path(self.ledger).exists():
             raise JobError(
                 f"there is no ledger {self.ledger}",
-                remedy="to begin one give its cap for the life of the data set, "
+                remedy="to create one, give its cap for the life of the data set, "
                 "--cap-epsilon (at --delta) or --cap-rho",
             )
         cap = budget_of(self.cap_epsilon, self.cap_rho, self.delta, "cap-") if capped else None
@@ -456,7 +458,7 @@ class Job:
         if cap is not None and asked is not None and asked.rho > cap.rho and not Path(self.ledger).exists():
             raise BudgetRefusedError(
                 f"{asked!r} is asked for and the cap is {cap!r}",
-                remedy="no ledger was begun and nothing was read: ask for less",
+                remedy="no ledger was created and nothing was read: ask for less",
             )
         release = None if self.out is None else os.path.abspath(self.out)  # noqa: PTH100 — links are kept
         notes = {name: text for name, text in (("title", self.title), ("release", release)) if text is not None}
@@ -473,7 +475,7 @@ def budget_of(epsilon: float | None, rho: float | None, delta: float | None, pre
     if rho is not None:
         return Budget.zcdp(rho=rho) if delta is None else Budget.zcdp(rho=rho, delta=delta)
     if delta is None:
-        raise JobError(f"--{prefix}epsilon needs --delta beside it", remedy="1e-9 is usual")
+        raise JobError(f"--{prefix}epsilon needs --delta as well", remedy="1e-9 is usual")
     return Budget.approx(epsilon=epsilon, delta=delta)  # type: ignore[arg-type]
 
 

@@ -127,7 +127,7 @@ def _parameter(one: Option, *, required: bool) -> inspect.Parameter:
 
 # ``trim=True (--trim)``, ``delimiter (--delimiter)`` and ``null='?' (--null '?')``.
 _BOTH = re.compile(r"\b([a-z][a-z_]*)(?:=(?:'[^']*'|[^\s;,()]+))? \((--([a-z][a-z-]*)(?: (?:'[^']*'|[^\s')]+))?)\)")
-# ``overwrite=True`` and ``method='lnn'``, without what is typed here beside it.
+# ``overwrite=True`` and ``method='lnn'``, without the option in parentheses.
 _PYTHON = re.compile(r"\b([a-z][a-z_]*)=(True|'([^'\s]*)')(?![\w(])")
 
 

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from margrave.release.release import Release
     from margrave.workload import Workload
 
-_UNBIASED = "Errors are standard errors of the unbiased estimates; the non-negative tables are nearer on the whole."
+_UNBIASED = (
+    "Errors are standard errors of the unbiased estimates; the non-negative tables are closer to the truth overall."
+)
 _Margins = dict[tuple[str, ...], float]
 
 
@@ -50,7 +52,7 @@ def plan(
     ] = None,
     compare_with: Annotated[
         list[str] | None,
-        typer.Option("--compare-with", help="Show another plan beside it: a job file, or options as objective=counts."),
+        typer.Option("--compare-with", help="Show another plan too: a job file, or an option as objective=counts."),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -150,7 +152,7 @@ def _plan_budget(asked: Job, given: list[str], *, json: bool) -> None:
 
 
 def _other_plan(asked: Job, compare_with: list[str]) -> Expectation:
-    """Return what is to be expected of another plan: that of a job file, or of this job with options changed."""
+    """Return the expectation of another plan: that of a job file, or of this job with options changed."""
     other = asked
     for text in compare_with:
         other = Job.read(Path(text)) if text.endswith(".toml") else other.changed(text)
@@ -197,7 +199,7 @@ def _plan_document(
     expected: Expectation | None,
     margins: _Margins,
 ) -> dict[str, Any]:
-    """Return what is to be expected as JSON can hold it."""
+    """Return the expectation as a JSON document."""
     return {
         "tables": len(workload),
         "cells": workload.cells,
@@ -365,7 +367,7 @@ def _beginning(ledger: Ledger, delta: float) -> str:
     from margrave.privacy.budget import Budget, format_budget
 
     return (
-        f"ledger: a new ledger is begun, {ledger.path}, with the cap "
+        f"ledger: a new ledger is created, {ledger.path}, with the cap "
         f"{format_budget(Budget.zcdp(rho=ledger.cap, delta=delta))}. If this table has a ledger elsewhere, stop now "
         "(Ctrl-C) and name that file."
     )

@@ -105,7 +105,7 @@ def _text(value: object, digits: int) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return one value as JSON has it; what differs from zero by rounding alone is zero."""
+    """Return one value as JSON has it; what differs from zero only by rounding is zero."""
     if isinstance(value, float):
         return None if not math.isfinite(value) else 0.0 if abs(value) < _ROUNDING else value
     return value
@@ -192,7 +192,7 @@ def synthesize(
     codes: Annotated[bool, typer.Option("--codes", help="Write codes 0, 1, … instead of values.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
 ) -> None:
-    """Make up rows whose tables are near those of a release. Costs no budget. Ctrl-C keeps the best rows so far.
+    """Generate rows whose tables are close to those of a release. Costs no budget. Ctrl-C keeps the best so far.
 
     Example:  margrave synthesize release --out rows.parquet
     """
@@ -205,7 +205,7 @@ def synthesize(
         made = release.synthesize(rows, seed=seed, progress=begin("making rows"))
     made.save(out, codes=codes, overwrite=overwrite)
     screen = console()
-    screen.print(f"rows: {out} ({len(made):,} made-up rows, seed {made.seed})")
+    screen.print(f"rows: {out} ({len(made):,} synthetic rows, seed {made.seed})")
     for sentence in made.distance_sentences():
         screen.print(sentence)
     if made.interrupted:

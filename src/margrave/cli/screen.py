@@ -253,7 +253,7 @@ def progress() -> Iterator[Callable[[str], Tick]]:
 def described_progress() -> Iterator[Callable[[int, int, str], None]]:
     """Show one progress bar while the block runs; gives a function that moves it and says what is being done.
 
-    Nothing is shown unless standard error is a terminal, where the bar stays in the end.
+    Nothing is shown unless standard error is a terminal, where the bar stays at the end.
     """
     with _bars(transient=False) as bars:
         bar: TaskID = bars.add_task("starting", total=None)

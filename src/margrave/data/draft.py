@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 WARNING = (
     "PRIVATE DRAFT, not for publication: these values were read from private data. Check every attribute, keep only "
-    "what is public knowledge whoever is in the table, add values that could occur, and then set reviewed to true."
+    "what is public knowledge regardless of who is in the table, add values that could occur, and then set reviewed to "
+    "true."
 )
 MISSING, OTHER = "missing", "other"
 # A column with more different texts or dates is left out, one with more different numbers is cut.
@@ -76,7 +77,7 @@ _MOST_EXAMPLES = 5
 _UNREAD = {
     "decimal commas": "they look like numbers with a decimal comma; give decimal=',' (--decimal ,)",
     "thousands": (
-        "they look like numbers with marks between thousands; write them without, and if a comma stands before the "
+        "they look like numbers with marks between thousands; write them without, and if a comma separates the "
         "fraction, give decimal=',' (--decimal ,)"
     ),
 }
@@ -96,7 +97,7 @@ _NEARLY_ALL = 0.95
 # The forms of texts; one that has several counts as the first of them.
 _FORMS = {
     "numbers": r"^-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,3})?$",
-    "truth values": r"(?i)^(true|false)$",
+    "booleans": r"(?i)^(true|false)$",
     "dates": (
         r"^([12][0-9]{3}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|[0-9]{1,2}[-/.][0-9]{1,2}[-/.]([12][0-9])?[0-9]{2})"
         r"([T ][0-9]{1,2}:[0-9]{2}.*)?$"
@@ -263,15 +264,15 @@ def _declared(profile: Profile) -> dict[str, Any] | str:
     if not profile.kind:
         return "it has no values"
     if profile.kind == "others":
-        return "moments, bytes or values of another kind; make a column of few values of it"
-    if profile.kind == "truth values":
+        return "timestamps, bytes or other values; derive a column with few values from it"
+    if profile.kind == "booleans":
         return {"labels": [False, True]}
     if profile.kind == "numbers":
         return _declared_numbers(profile)
     if profile.kind in _UNREAD:
         return _UNREAD[profile.kind]
     if profile.kind == "dates" and (profile.distinct is None or len(profile.distinct) > _MOST_DATES):
-        return "dates; make years or months of them"
+        return "dates; derive years or months from them"
     if _is_identifier(profile):
         return "an identifier: no value comes twice"
     if profile.distinct is None or len(profile.distinct) > _MOST_LABELS:
@@ -336,7 +337,7 @@ class Profile:
     Parameters
     ----------
     untyped
-        Whether the column holds texts that numbers and truth values are read from.
+        Whether the column holds texts that numbers and booleans are read from.
     decimal
         The mark before the fraction of such numbers.
 
@@ -365,14 +366,14 @@ class Profile:
 
     @property
     def kind(self) -> str:
-        """What the values are: "texts", "numbers", "truth values", "dates", "others"; empty before any was seen.
+        """What the values are: "texts", "numbers", "booleans", "dates", "others"; empty before any was seen.
 
         Of texts in a file without types also "decimal commas" and "thousands": numbers, but not as they are read.
         """
         if not self._untyped or not self.rows:
             return self._kind
-        if self._of_form["truth values"] == self.rows:
-            return "truth values"
+        if self._of_form["booleans"] == self.rows:
+            return "booleans"
         if self._of_form["codes"]:
             return "texts"
         for kind in ("numbers", "dates"):
@@ -440,7 +441,7 @@ class Profile:
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             self._kind = "texts"
         elif pa.types.is_boolean(kind):
-            self._kind = "truth values"
+            self._kind = "booleans"
         elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             self._kind = "numbers"
             return values

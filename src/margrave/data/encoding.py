@@ -6,12 +6,12 @@ What a column is compared with depends on its type:
   folded and no character is normalised: ``"F"``, ``"f"`` and ``" F"`` are three values.
 - *Dates*: labels of the form ``2024-02-29``. *Timestamps* without a time zone: labels of the forms ``2024-02-29``
   (midnight), ``2024-02-29T23:59:59`` and ``2024-02-29 23:59:59.5``, up to nine places of a second; timestamps with a
-  time zone: labels that end in ``Z`` or in an offset such as ``+01:00``. Both are compared as moments.
+  time zone: labels that end in ``Z`` or in an offset such as ``+01:00``. Both are compared as timestamps.
 - *Numbers* of every width, decimals too: declared numbers, see `margrave.domain.values`.
-- *Truth values*: declared truth values.
+- *Booleans*: declared booleans.
 
 In a file without types, such as CSV, a text that is a declared text is that text; an empty one is missing; and for
-attributes with numbers or truth values the rest is read as a number (``-12``, ``1.50``, ``1e6``, ``inf``; ``nan`` is
+attributes with numbers or booleans the rest is read as a number (``-12``, ``1.50``, ``1e6``, ``inf``; ``nan`` is
 missing) or as ``true`` or ``false`` in any case. Where the mark of decimals is a comma, ``1,50`` is a number and
 ``1.50`` is not: there the point may separate thousands.
 
@@ -66,7 +66,7 @@ class Encoder:
     attribute
         What is declared.
     untyped
-        Whether the column comes from a file without types, so that numbers and truth values are read from texts.
+        Whether the column comes from a file without types, so that numbers and booleans are read from texts.
     decimal
         The mark before the fraction of a number that is read.
     """
@@ -79,7 +79,7 @@ class Encoder:
             )
         values = attribute.values
         self._attribute, self._untyped, self._decimal = attribute, untyped, decimal
-        self._texts, self._moments = Texts(values.texts, values.text_rule), Moments(attribute.name, values.texts)
+        self._texts, self._timestamps = Texts(values.texts, values.text_rule), Timestamps(attribute.name, values.texts)
         self._numbers, self._truths = values.numbers(), values.truths
 
     def encode(self, column: pa.Array | pa.ChunkedArray) -> CodeArray:
@@ -161,7 +161,7 @@ class Encoder:
         if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             return self._number_values(column)
         if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-            return self._moment_values(column)
+            return self._timestamp_values(column)
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
             return self._text_values(column)
         raise self._wrong_kind("values of another kind")
@@ -175,7 +175,7 @@ class Encoder:
 
     def _truth_values(self, column: pa.Array) -> CodeArray:
         if not self._truths:
-            raise self._wrong_kind("truth values")
+            raise self._wrong_kind("booleans")
         codes = [self._truths.get(truth, OUTSIDE) for truth in (False, True)]
         found: CodeArray = np.array(codes, dtype=np.int32)[filled(column.cast(pa.uint8()))]
         return found
@@ -188,22 +188,22 @@ class Encoder:
             return np.full(len(column), MISSING, dtype=np.int32)
         raise self._wrong_kind("numbers")
 
-    def _moment_values(self, column: pa.Array) -> CodeArray:
+    def _timestamp_values(self, column: pa.Array) -> CodeArray:
         kind = column.type
         dates, zoned = pa.types.is_date(kind), pa.types.is_timestamp(kind) and kind.tz is not None
-        if not self._moments.known(dates=dates, zoned=zoned):
+        if not self._timestamps.known(dates=dates, zoned=zoned):
             raise self._wrong_kind("dates" if dates else "times with a zone" if zoned else "times without a zone")
         if pa.types.is_date32(kind):
-            return self._moments.dates(buffer_of(column, np.int32))
+            return self._timestamps.dates(buffer_of(column, np.int32))
         values = buffer_of(column, np.int64)
         if dates:  # in milliseconds
-            return self._moments.dates(values // (1000 * _DAY))
-        return self._moments.times(values, kind.unit, zoned=zoned)
+            return self._timestamps.dates(values // (1000 * _DAY))
+        return self._timestamps.times(values, kind.unit, zoned=zoned)
 
     def _wrong_kind(self, found: str) -> DataError:
         """Return the error for a column of a type that the attribute does not declare."""
         attribute = self._attribute
-        wanted = [("texts", self._texts.declared), ("numbers", self._numbers), ("truth values", self._truths)]
+        wanted = [("texts", self._texts.declared), ("numbers", self._numbers), ("booleans", self._truths)]
         declared = " or ".join(kind for kind, present in wanted if present)
         # Dates are declared as texts of a certain form.
         form = ", none of them of that form" if found.startswith(("dates", "times")) and self._texts.declared else ""
@@ -326,7 +326,7 @@ def read_texts(
     numbers
         The declared numbers, if any.
     truths
-        The code of each declared truth value.
+        The code of each declared boolean.
     decimal
         The mark before the fraction of a number.
     """
@@ -396,8 +396,8 @@ def _numpy(array: pa.Array) -> NDArray[Any]:
     return values
 
 
-class Moments:
-    """The labels of an attribute that are dates or moments.
+class Timestamps:
+    """The labels of an attribute that are dates or timestamps.
 
     Parameters
     ----------
@@ -410,11 +410,11 @@ class Moments:
     def __init__(self, name: str, texts: Mapping[str, int]) -> None:
         self._name = name
         self._dates = {text: code for text, code in texts.items() if _day(text) is not None}
-        self._times = {text: code for text, code in texts.items() if _moment(text) is not None}
+        self._times = {text: code for text, code in texts.items() if _timestamp(text) is not None}
         self._lookups: dict[tuple[str, bool], Lookup] = {}
 
     def known(self, *, dates: bool, zoned: bool = False) -> bool:
-        """Return whether any label is a date, or a moment with or without a time zone."""
+        """Return whether any label is a date, or a timestamp with or without a time zone."""
         return bool(self._dates) if dates else bool(self._labels(zoned))
 
     def dates(self, days: NDArray[np.integer[Any]]) -> CodeArray:
@@ -424,40 +424,40 @@ class Moments:
         return self._lookups["day", False].find(days)
 
     def times(self, values: NDArray[np.int64], unit: str, *, zoned: bool) -> CodeArray:
-        """Return the codes of moments, given as seconds, milliseconds, … since 1970.
+        """Return the codes of timestamps, given as seconds, milliseconds, … since 1970.
 
         Parameters
         ----------
         values
-            The moments.
+            The timestamps.
         unit
             ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``.
         zoned
-            Whether they are moments of a time zone, counted in UTC, or times on a clock.
+            Whether they are timestamps of a time zone, counted in UTC, or times on a clock.
         """
         if (unit, zoned) not in self._lookups:
-            moments = {}
+            timestamps = {}
             for nanoseconds, code in self._labels(zoned).items():
                 counted, rest = divmod(nanoseconds * _UNITS[unit], _BILLION)
                 if not rest:
-                    moments[counted] = code
-            self._lookups[unit, zoned] = Lookup(moments)
+                    timestamps[counted] = code
+            self._lookups[unit, zoned] = Lookup(timestamps)
         return self._lookups[unit, zoned].find(values)
 
     def _labels(self, zoned: bool) -> dict[int, int]:
-        """Return the code of each declared moment, in nanoseconds since 1970."""
+        """Return the code of each declared timestamp, in nanoseconds since 1970."""
         codes: dict[int, int] = {}
         for text, code in self._times.items():
-            moment = _moment(text)
-            if moment is None or moment[1] is not zoned:
+            timestamp = _timestamp(text)
+            if timestamp is None or timestamp[1] is not zoned:
                 continue
-            if moment[0] in codes:
+            if timestamp[0] in codes:
                 raise DataError(
-                    f"attribute {self._name!r} has two labels for one moment, one of them {text!r}, and its column "
-                    "holds moments",
+                    f"attribute {self._name!r} has two labels for one timestamp, one of them {text!r}, and its column "
+                    "holds timestamps",
                     remedy="keep one of the two",
                 )
-            codes[moment[0]] = code
+            codes[timestamp[0]] = code
         return codes
 
 
@@ -471,8 +471,8 @@ def _day(text: str) -> int | None:
         return None
 
 
-def _moment(text: str) -> tuple[int, bool] | None:
-    """Return the nanoseconds since 1970 of a moment, and whether it has a time zone; None for any other text."""
+def _timestamp(text: str) -> tuple[int, bool] | None:
+    """Return the nanoseconds since 1970 of a timestamp, and whether it has a time zone; None for any other text."""
     found = _TIME.fullmatch(text)
     day = _day(text) if found is None else _day(found[1])
     if day is None:

@@ -80,17 +80,17 @@ _TABS = ("tab", r"\t")
 _AS_CSV = "save it as CSV (UTF-8) there and give that file"
 _FOREIGN = {
     (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods"): f"is a spreadsheet; {_AS_CSV}",
-    (".sav", ".zsav", ".por"): f"is a file of SPSS; {_AS_CSV}",
-    (".dta",): f"is a file of Stata; {_AS_CSV} (export delimited), or read it with pandas and give the frame",
-    (".sas7bdat", ".xpt"): f"is a file of SAS; {_AS_CSV}, or read it with pandas and give the frame",
-    (".rds", ".rdata", ".rda"): "is a file of R; write it as CSV or Parquet there and give that file",
-    (".mdb", ".accdb"): f"is a file of Access; {_AS_CSV}, a table at a time",
-    (".feather", ".arrow", ".ipc"): "is a file of Arrow data; open it with pyarrow and give the table or the dataset",
+    (".sav", ".zsav", ".por"): f"is an SPSS file; {_AS_CSV}",
+    (".dta",): f"is a Stata file; {_AS_CSV} (export delimited), or read it with pandas and give the frame",
+    (".sas7bdat", ".xpt"): f"is a SAS file; {_AS_CSV}, or read it with pandas and give the frame",
+    (".rds", ".rdata", ".rda"): "is an R file; write it as CSV or Parquet there and give that file",
+    (".mdb", ".accdb"): f"is an Access file; {_AS_CSV}, a table at a time",
+    (".feather", ".arrow", ".ipc"): "is an Arrow file; open it with pyarrow and give the table or the dataset",
     (".zip", ".7z", ".rar"): "is an archive; unpack it and give the file that was in it",
     PLAIN: "does not say by its ending how fields are separated; give delimiter=… (--delimiter), as in ';' or 'tab'",
     (".db", ".sqlite", ".sqlite3"): (
-        "is a database of some kind, and DuckDB files end in .duckdb: if it is one, let its name end so; a SQLite file "
-        "is opened with Ibis or DuckDB, and its table given"
+        "looks like a database: if it is a DuckDB file, give it the ending .duckdb; open a SQLite file with "
+        "Ibis or DuckDB, and give its table"
     ),
 }
 
@@ -186,7 +186,7 @@ class TextFormat:
 
 
 def _checked_delimiter(delimiter: object) -> str:
-    """Return the delimiter if it can part fields."""
+    """Return the delimiter if it can separate fields."""
     if delimiter in _TABS:
         return "\t"
     if (
@@ -210,7 +210,7 @@ def _checked_texts(word: str, given: object) -> tuple[str, ...]:
         raise DataError(f"{word} (--{word}) is a {type(given).__name__}", remedy="give a text, or a list of texts")
     listed = tuple(texts)
     if not all(isinstance(one, str) for one in listed):
-        raise DataError(f"{word} (--{word}) has something else than texts", remedy="give a text, or a list of texts")
+        raise DataError(f"{word} (--{word}) has values that are not texts", remedy="give a text, or a list of texts")
     return listed
 
 
@@ -220,7 +220,7 @@ def _checked_names(given: object, *, header: bool | None) -> tuple[str, ...]:
     if header:
         raise DataError("names (--names) are given for a file with a header", remedy="leave out one of the two")
     if not names or not all(names) or len(set(names)) != len(names):
-        raise DataError("names (--names) has an empty name, or one twice", remedy="give each column a name of its own")
+        raise DataError("names (--names) has an empty name, or one twice", remedy="give each column its own name")
     return names
 
 
@@ -259,7 +259,7 @@ def is_foreign(path: str) -> bool:
 
 
 def wrong_ending(name: str) -> DataError:
-    """Return the error that says why a file of this name cannot be opened, and what to make of it."""
+    """Return the error that says why a file of this name cannot be opened, and what to do instead."""
     ending = format_of(name)
     for endings, words in _FOREIGN.items():
         if ending in endings:

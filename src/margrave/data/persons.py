@@ -1,12 +1,12 @@
 """PRIVATE: whose row it is, and which rows of a person are kept, by one rule for every engine.
 
 **Whose row.** The bound on the rows of a person holds only if everything that looks at ids agrees on which of them are
-equal. If two ids are taken for one, each displaces rows of the other; if one id is taken for two, it keeps twice the
+equal. If two ids are treated as one, each displaces rows of the other; if one id is treated as two, it keeps twice the
 rows. So ids are brought into one form first, in which equal ids are the same whole number, text or bytes, and nothing
 but that form is looked at afterwards. Types for which this is not known to be possible on every way from the table to
 here are refused.
 
-- *Whole numbers, truth values, dates, times of day, timestamps*: by their value.
+- *Whole numbers, booleans, dates, times of day, timestamps*: by their value.
 - *Decimals*: by their value; 1.0 and 1.00 are one id, because a column has one scale.
 - *Floating-point numbers*: by their value; −0.0 is 0.0, and NaN is missing.
 - *Texts* and *bytes*: byte for byte. ``"a"``, ``"A"`` and ``"a "`` are three ids. Where an engine says that it takes
@@ -46,9 +46,9 @@ from margrave.privacy.entropy import SystemEntropy
 if TYPE_CHECKING:
     import duckdb
 
-FOLDED = "texts that the engine takes for equal although they differ"
+FOLDED = "texts that the engine treats as equal although they differ"
 _ALLOWED = (
-    "whole numbers, texts that are compared byte for byte, bytes, truth values, dates, times of day without a zone, "
+    "whole numbers, texts that are compared byte for byte, bytes, booleans, dates, times of day without a zone, "
     "timestamps, UUIDs, decimals and floating-point numbers"
 )
 _A_DAY = 86_400_000  # milliseconds
@@ -182,7 +182,7 @@ class Choice:
     Parameters
     ----------
     privacy_id
-        The column that tells whose row it is.
+        The column that identifies the person of each row.
     most
         How many rows of one person are kept.
     salt
@@ -224,7 +224,7 @@ def chosen_sql(source: str, columns: Sequence[str], row: Sequence[str], most: in
     Parameters
     ----------
     source
-        The rows, as SQL has them after FROM; a column ``PERSON`` tells whose each is.
+        The rows, as SQL has them after FROM; a column ``PERSON`` identifies the person.
     columns
         Which columns are kept; the rank is kept too, so that there is one.
     row

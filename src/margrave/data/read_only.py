@@ -59,7 +59,7 @@ def text(value: str) -> str:
 
 
 def stream(relation: Any, rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ANN401 - its class moves between versions
-    """Yield the rows of a relation of DuckDB, about so many at a time."""
+    """Yield the rows of a DuckDB relation in batches of about this size."""
     # What DuckDB 1 calls otherwise.
     reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
     yield from reader(rows)
@@ -138,7 +138,7 @@ _CONNECTION_FAULTS = (
     (
         "28P01",
         r"password authentication failed",
-        "user or password are wrong (28P01)",
+        "user or password is wrong (28P01)",
         "check the user in the URL, and PGPASSWORD, ~/.pgpass or the service file that the password comes from",
     ),
     (
@@ -150,7 +150,7 @@ _CONNECTION_FAULTS = (
     (
         "28000",
         r"role .* does not exist|no pg_hba.conf entry",
-        "the server does not let this user in (28000)",
+        "the server rejects this user (28000)",
         "check the user in the URL, and ask the server's administrator for an entry in pg_hba.conf",
     ),
     (
@@ -170,7 +170,7 @@ _CONNECTION_FAULTS = (
         "",
         r"timeout|timed out",
         "the server did not answer in time",
-        "check host and port in the URL, and that no firewall stands between",
+        "check host and port in the URL, and that no firewall blocks it",
     ),
     (
         "",
@@ -260,7 +260,7 @@ def postgres_table(connection: Any, query: str) -> Any:  # noqa: ANN401 - psycop
     mapper = backend.compiler.type_mapper
     schema = {name: mapper.from_string(kind) for name, (kind,) in zip(names, types, strict=True)}
     if len(schema) != len(names):
-        raise DataError("the query's result has two columns of one name", remedy="give each a name of its own")
+        raise DataError("the query's result has two columns of one name", remedy="give each its own name")
     return backend.sql(f"SELECT * FROM {marker} AS margrave_query", schema=ibis.schema(schema))
 
 
@@ -288,7 +288,7 @@ def _is_lost(connection: Any) -> bool:  # noqa: ANN401 - psycopg is an extra
 def _verbatim_backend(marker: str, subquery: str) -> Any:  # noqa: ANN401 - Ibis is an extra
     """Return the class of a back end that puts a subquery, as it is written, in place of a table of a name of ours.
 
-    Ibis would parse the query by a grammar of its own and write it anew; then another text would run than the one that
+    Ibis would parse the query by its own grammar and rewrite it; then another text would run than the one that
     the server has checked and that the ledger keeps.
     """
     from ibis.backends.postgres import Backend

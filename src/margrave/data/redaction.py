@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 _NOT_SHOWN = "nothing was charged, and what the engine said is not shown because it may hold values"
 _NO_QUERY = (
-    "could not be asked ({error}): the query is not one SELECT in its SQL, or names a table, column or function that "
+    "could not be queried ({error}): the query is not one SELECT in its SQL, or names a table, column or function that "
     "is not there; run it in a client of the database to see what is wrong"
 )
 _NO_CONNECTION = (
@@ -29,7 +29,7 @@ _NO_CONNECTION = (
 _NO_TABLE = "has no such table ({error}); check its name, with its schema before a dot, as in survey.people"
 _NO_FILE = (
     "may not open other files ({error}): a query or a view reads the tables of its database alone; give those files as "
-    "DATA, or open them by a connection of your own and give the relation"
+    "DATA, or open them with your own connection and give the relation"
 )
 _READ_ONLY = "may not be changed ({error}): a query can read and do nothing else"
 _NO_RIGHT = "may not be read by this user ({error}); request permission to read the table"
@@ -90,7 +90,7 @@ def quietly(work: Callable[[], T], what: str) -> T:
 
 
 def _meaning(kind: type[Exception]) -> str:
-    """Return what is known to be wrong when an error of this class is raised."""
+    """Return what an error of this class means."""
     # DuckDB's classes live in a module with an underscore before its name, or without.
     library = kind.__module__.split(".")[0].removeprefix("_")
     words = _MEANINGS.get(library, {}).get(kind.__name__)
@@ -119,7 +119,7 @@ def without_credentials(url: str) -> str:
 
 
 def split_url(url: str) -> tuple[str, str | None]:
-    """Return the URL of a database, and the table that its path goes on to name.
+    """Return the URL of a database, and the table that its path names after the database.
 
     ``postgresql://host/db`` names none, ``postgresql://host/db/table`` and ``postgresql://host/db/schema/table`` do.
     """

@@ -41,8 +41,8 @@ class Data:
         ``contributions`` are about the rows of its result. It is a public declaration, like the domain: do not derive
         it from the data.
     privacy_id
-        The column that tells whose row it is. Of each person at most ``contributions`` rows are kept, chosen by a
-        fresh secret, the same for all tables. Without it the caller's word is taken that nobody has more.
+        The column that identifies the person of each row. Of each person at most ``contributions`` rows are kept,
+        chosen by a fresh secret, the same for all tables. Without it this is declared by the caller and not checked.
     counts
         The column that tells how often each row is there, for counts that were computed elsewhere.
     counting
@@ -264,7 +264,7 @@ class TableSource:
 
     @property
     def contributions_bounded(self) -> str:
-        """Whether rows of persons are chosen by an id ("enforced"), or the caller's word is taken ("declared")."""
+        """Whether rows of persons are limited by an id ("enforced"), or only declared by the caller ("declared")."""
         return "declared" if self._data.privacy_id is None else "enforced"
 
     @property
@@ -382,7 +382,7 @@ def open_source(data: object, domain: Domain, *, contributions: int, privacy_id:
     contributions
         The most rows of one person; enforced where there is a privacy id.
     privacy_id
-        The column that tells whose row it is.
+        The column that identifies the person of each row.
     """
     if is_source(data):
         if privacy_id is not None:

@@ -83,7 +83,7 @@ class Fit:
     dropped
         How many rows the policies drop.
     persons
-        How many rows persons have, where a column tells whose row it is.
+        How many rows persons have, where a column identifies the person of each row.
     """
 
     attributes: tuple[AttributeFit, ...]
@@ -257,7 +257,7 @@ class _Seen:
 
 
 def _shown(value: object, attribute: Attribute) -> str:
-    """Return a value that is not declared as it is shown, with what cannot be seen of it."""
+    """Return a value that is not declared as it is shown, with what is invisible in it."""
     shown = repr(value) if isinstance(value, str) else str(value)
     short = shown if len(shown) <= _LONGEST_EXAMPLE else shown[:_LONGEST_EXAMPLE] + "…"
     declared = (normalize("NFC", text) for text in attribute.values.texts)
@@ -299,7 +299,7 @@ class Persons:
     Parameters
     ----------
     privacy_id
-        The column that tells whose row it is.
+        The column that identifies the person of each row.
     untyped
         Whether ids are texts of a file, so that an empty one is missing.
     """

@@ -50,7 +50,7 @@ class Attribute:
         How many values are declared, at least 1; may be left out when ``labels`` or ``cuts`` are given. Without them
         the values are the whole numbers 0 … size − 1.
     labels
-        The values in the order of their codes: texts, finite numbers or truth values, no two of them equal.
+        The values in the order of their codes: texts, finite numbers or booleans, no two of them equal.
     cuts
         Strictly increasing finite numbers a < b < … < z that divide all numbers into one bin more, closed on
         the right and open at the ends: (−∞, a], (a, b], …, (z, ∞). Labels and cuts exclude each other.
@@ -180,7 +180,7 @@ class Attribute:
         Parameters
         ----------
         values
-            Texts, numbers or truth values; each must be one of the categories.
+            Texts, numbers or booleans; each must be one of the categories.
         """
         mask = np.zeros(self.size, dtype=np.bool_)
         for value in values:
@@ -188,7 +188,7 @@ class Attribute:
         return mask
 
     def compare(self, relation: str, value: object) -> Mask:
-        """Return which categories stand in a relation to a number, shape (size,).
+        """Return which categories are in a relation to a number, shape (size,).
 
         Parameters
         ----------

@@ -75,7 +75,7 @@ class Domain:
             if not isinstance(member, Attribute):
                 raise DomainError(f"a domain holds Attribute values, got {member!r}", remedy="try Domain.fromdict")
             if member.name in seen:
-                raise DomainError(f"attribute {member.name!r} is given twice", remedy="give each a name of its own")
+                raise DomainError(f"attribute {member.name!r} is given twice", remedy="give each its own name")
             seen.add(member.name)
         if not isinstance(reviewed, bool):
             raise DomainError(f"reviewed is {reviewed!r}", remedy="write true or false")

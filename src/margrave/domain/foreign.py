@@ -327,7 +327,7 @@ def sdnist_columns(document: Mapping[str, Any]) -> list[Column]:
 
 
 def _sdnist_column(name: str, entry: Mapping[str, Any]) -> Column:
-    """Return one column. Some dictionaries lack the object ``values`` and list its content beside the description."""
+    """Return one column. Some dictionaries lack the object ``values`` and list its content next to the description."""
     listed = entry.get("values")
     values = entry if listed is None else listed
     described = text_of(entry.get("description"))

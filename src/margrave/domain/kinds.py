@@ -1,7 +1,7 @@
 """The kinds of values that an attribute can have, and which one a set of keywords declares.
 
 `Codes`: only the number of values is declared, and the values are the whole numbers below it. `Labels`: the values are
-listed, as texts, numbers or truth values. `Bins`: all numbers, divided by cuts into intervals that are closed on the
+listed, as texts, numbers or booleans. `Bins`: all numbers, divided by cuts into intervals that are closed on the
 right. `Groups`: listed values, several of which make one category. A new kind is one more subclass of `Values` and its
 line in ``KINDS``.
 """
@@ -88,7 +88,7 @@ class Codes(Values):
         return int(value) if is_number(value) and value in range(self.size) else None
 
     def compare(self, relation: str, number: float, *, missing: int | None) -> Mask:
-        """Return which codes stand in a relation to a number; the code of missing values is in no range."""
+        """Return which codes are in a relation to a number; the code of missing values is in no range."""
         found = (RELATIONS[relation](code, number) and code != missing for code in range(self.size))
         return np.fromiter(found, dtype=np.bool_, count=self.size)
 
@@ -116,7 +116,7 @@ class Labels(Values):
     Parameters
     ----------
     labels
-        The values in the order of their codes: texts, finite numbers or truth values, at least one, no two of them
+        The values in the order of their codes: texts, finite numbers or booleans, at least one, no two of them
         equal.
     """
 
@@ -142,7 +142,7 @@ class Labels(Values):
 
     @property
     def truths(self) -> Mapping[bool, int]:
-        """The code of each label that is a truth value."""
+        """The code of each label that is a boolean."""
         return {label: code for code, label in enumerate(self.labels) if isinstance(label, bool)}
 
     def numbers(self) -> ListedNumbers | None:
@@ -156,12 +156,12 @@ class Labels(Values):
         return super().code_named(category) if found is None else found
 
     def code_of(self, value: float) -> int | None:
-        """Return the code of the label of this value; a number is never a truth value."""
+        """Return the code of the label of this value; a number is never a boolean."""
         same = (code for code, label in enumerate(self.labels) if _same(label, value))
         return next(same, None)
 
     def compare(self, relation: str, number: float, *, missing: int | None) -> Mask:
-        """Return which labels stand in a relation to a number; all but the missing category must be numbers."""
+        """Return which labels are in a relation to a number; all except the missing category must be numbers."""
         numbers = {code: label for code, label in self._numbers_by_code.items() if code != missing}
         if len(numbers) < self.size - (missing is not None and missing < self.size):
             raise QueryError(NO_ORDER.format("its labels"))
@@ -170,7 +170,7 @@ class Labels(Values):
         return mask
 
     def made_up(self, codes: WholeNumbers, within: Doubles) -> NDArray[Any] | None:
-        """Return the labels, if they are all numbers or all truth values."""
+        """Return the labels, if they are all numbers or all booleans."""
         kinds = {type(label) for label in self.labels}
         if not (kinds == {bool} or kinds <= {int, float}):
             return None
@@ -188,7 +188,7 @@ class Labels(Values):
         """The label of each code that is a number."""
         return {code: label for code, label in enumerate(self.labels) if is_number(label)}
 
-    # 0, False and 0.0 are equal in Python, but a column of numbers is not one of truth values: types count too.
+    # 0, False and 0.0 are equal in Python, but a column of numbers is not one of booleans: types count too.
 
     def __eq__(self, other: object) -> bool:
         return self._typed == other._typed if isinstance(other, Labels) else NotImplemented
@@ -202,7 +202,7 @@ class Labels(Values):
 
 
 def _same(label: Label, value: float) -> bool:
-    """Return whether a label has this value: numbers are equal by value, but no number is a truth value."""
+    """Return whether a label has this value: numbers are equal by value, but no number is a boolean."""
     return isinstance(label, bool) == isinstance(value, bool) and label == value
 
 
@@ -274,7 +274,7 @@ class Bins(Values):
         return Intervals(self.cuts)
 
     def compare(self, relation: str, number: float, *, missing: int | None) -> Mask:
-        """Return which bins stand in a relation to a number; a number inside a bin is refused.
+        """Return which bins are in a relation to a number; a number inside a bin is refused.
 
         Each edge lies in the bin below it, so bins are divided by > and <= an edge alone. Between whole numbers
         ``>= 65`` is ``> 64`` and ``< 65`` is ``<= 64``. A bin that counts missing values too is compared like the
@@ -383,7 +383,7 @@ class Groups(Values):
     Parameters
     ----------
     groups
-        The values of each category, by its name: texts, finite numbers or truth values. No value is in two groups.
+        The values of each category, by its name: texts, finite numbers or booleans. No value is in two groups.
     """
 
     keys = ("groups",)
@@ -408,7 +408,7 @@ class Groups(Values):
 
     @property
     def truths(self) -> Mapping[bool, int]:
-        """The code of the group of each truth value."""
+        """The code of the group of each boolean."""
         return {truth: code for code, (_, members) in enumerate(self.groups) for truth in members.truths}
 
     def numbers(self) -> ListedNumbers | None:
@@ -472,8 +472,8 @@ def declare(name: str, given: Mapping[str, object]) -> Values:
     name
         The name of the attribute, for messages.
     given
-        Keys of a codebook. A declaring key with None counts as left out. A size may stand beside another kind, and must
-        agree with it then.
+        Keys of a codebook. A declaring key with None counts as left out. A size may be given with another kind, and
+        must agree with it then.
     """
     kind = _declared_kind(name, given)
     try:

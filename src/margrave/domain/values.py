@@ -91,7 +91,7 @@ class Values(ABC):
 
     @property
     def truths(self) -> Mapping[bool, int]:
-        """The code of each declared truth value."""
+        """The code of each declared boolean."""
         return {}
 
     def numbers(self) -> Numbers | None:
@@ -105,11 +105,11 @@ class Values(ABC):
         return self.categories.index(category) if category in self.categories else None
 
     def code_of(self, value: float) -> int | None:
-        """Return the code of the category that is exactly this number or truth value, if there is one."""
+        """Return the code of the category that is exactly this number or boolean, if there is one."""
         return None
 
     def compare(self, relation: str, number: float, *, missing: int | None) -> Mask:
-        """Return which categories stand in a relation to a number, shape (size,).
+        """Return which categories are in a relation to a number, shape (size,).
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class Values(ABC):
         return ""
 
     def made_up(self, codes: WholeNumbers, within: Doubles) -> NDArray[Any] | None:
-        """Return a value of each category, as a column of numbers or truth values holds it; None if names must do.
+        """Return a value of each category, as a column of numbers or booleans holds it; None if names must do.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ NO_ORDER = "has no meaning: {} are not all numbers; list the categories you mean
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return whether a value is a number; a truth value is not."""
+    """Return whether a value is a number; a boolean is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

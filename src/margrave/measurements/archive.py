@@ -155,7 +155,7 @@ class Archive:
                 )
             begin, count = stream.tell(), math.prod(shape)
             if begin + count * dtype.itemsize != self._members[name].file_size:
-                raise ValueError(f"{name!r} has a false size")
+                raise ValueError(f"{name!r} has a wrong size")
             if count * dtype.itemsize > _SMALL:
                 require_memory(count * dtype.itemsize, f"{name!r} of {self.file}", [], advice="use a larger machine")
             array = np.empty(count, dtype=found)
@@ -229,7 +229,7 @@ def _checked_members(file: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.
             if member.compress_type != zipfile.ZIP_STORED or member.compress_size != member.file_size:
                 raise ValueError(f"{name!r} is compressed, as margrave never writes it")
             if name in members:
-                raise ValueError(f"{name!r} is there twice")
+                raise ValueError(f"{name!r} appears twice")
         members[name] = member
     with _damage_named(file):
         if sum(member.file_size for member in members.values()) > size:
@@ -320,7 +320,7 @@ class KeptFile:
 
     @classmethod
     def beside(cls, folder: str | os.PathLike[str]) -> KeptFile:
-        """Return the file beside the folder of a release that is still to be made."""
+        """Return the file next to the folder of a release that does not exist yet."""
         return cls(Path(folder).parent / f"{Path(folder).name}{_ENDING}")
 
     def require_room(self, cells: int) -> None:

@@ -235,7 +235,7 @@ class Measurements:
         direct: tuple[AttributeSet, float] | None = None,
         first: First | None = None,
     ) -> Measurements:
-        """Take measurements that are centred arrays already, without copying them: write to them no more.
+        """Take measurements that are centred arrays already, without copying them: do not write to them afterwards.
 
         Parameters
         ----------
@@ -261,7 +261,8 @@ class Measurements:
         """
         if layout.sizes != domain.shape:
             raise MeasurementError(
-                f"the layout has sizes {layout.sizes}, the domain {domain.shape}", remedy="lay out the domain"
+                f"the layout has sizes {layout.sizes}, the domain {domain.shape}",
+                remedy="make the layout from the domain",
             )
         values, precisions = layout.checked(values), transform.one_per_table(layout, precisions)
         _require_finite(values)
@@ -351,7 +352,7 @@ class Measurements:
         if self.provenance is not None and provenance.private and not self.provenance.private:
             raise MeasurementError(
                 "these measurements are recorded as not private, and no other record makes them private",
-                remedy="measure anew with noise from the system's entropy",
+                remedy="measure again with noise from the system's entropy",
             )
         return replace(self, provenance=provenance)
 

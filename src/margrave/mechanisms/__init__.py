@@ -42,8 +42,8 @@ class Run:
     Attributes
     ----------
     privacy_id
-        The column that says whose row it is. At most ``contributions`` rows of each person are then counted. Without
-        it the bound is not checked.
+        The column that identifies the person of each row. At most ``contributions`` rows of each person are then
+        counted. Without it the bound is not checked.
     ledger
         The spending record of the table. It refuses, before anything is drawn, what would pass its cap.
     sampler

@@ -235,7 +235,7 @@ def adaptive_planner(
     keep
         A function that saves measurements. It is called after every stage with all that was measured so far, whose
         provenance says where the run was cut short: measurements like any others, charged in full. A run that was
-        interrupted does not go on measuring later.
+        interrupted does not continue measuring later.
     defer_signals
         Whether Ctrl-C, SIGTERM and SIGHUP wait, from just before the charge, until the end of a stage, and raise
         `KeyboardInterrupt` when ``keep`` has returned; a second Ctrl-C ends at once. In the main thread only; handlers

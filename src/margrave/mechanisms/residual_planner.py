@@ -112,7 +112,7 @@ class ResidualPlanner(Mechanism):
         return (
             f"The number of rows is measured first, with a standard error of {math.sqrt(look.noise):,.4g}, and the "
             "rest of the budget is planned for what comes out.",
-            "Errors depend on it: give --rows, about how many rows there are, to see those of a plan for so many.",
+            "Errors depend on it: give --rows, about how many rows there are, to see those of a plan for that number.",
         )
 
     def prepare(self, workload: Workload, budget: Budget, *, contributions: int) -> ResidualPlanner:
@@ -125,7 +125,7 @@ class ResidualPlanner(Mechanism):
         if self._after_total:
             return (
                 "The total was measured first, and then every table and every table inside one, as residuals, with "
-                f"discrete Gaussian noise planned for so many rows (objective {objective})."
+                f"discrete Gaussian noise planned for that number of rows (objective {objective})."
             )
         return (
             "Every table and every table inside one was measured once, as residuals, with discrete Gaussian noise "
@@ -377,7 +377,7 @@ def measure(
 
 
 def _check_cost(plan: Plan, noise: list[Fraction | None]) -> None:
-    """Refuse noise that costs more than the budget, exactly: what is charged must not rest on how a plan was made."""
+    """Refuse noise that costs more than the budget, exactly: what is charged must not depend on how a plan was made."""
     share = plan.rho * _SHARE
     spent = sum(
         math.ceil(exact_cost(plan.layout.shape(table), variance, plan.contributions) / share)

@@ -392,7 +392,7 @@ class _RunningEstimate:
 
 
 def _checked_rounds(rounds: object, tables: int, repeat: bool) -> int:
-    """Return the number of rounds if so many can be done."""
+    """Return the number of rounds if that many are possible."""
     if isinstance(rounds, bool) or not isinstance(rounds, Integral) or int(rounds) < 1:
         raise PlanError(f"rounds is {rounds!r}", remedy="give a whole number of at least 1")
     if not repeat and int(rounds) > tables:

@@ -231,7 +231,7 @@ def checked_sampler(
     variances
         All that it will be asked for.
     source
-        Another source of random bits that will be used beside it, if any.
+        Another source of random bits that will be used as well, if any.
     """
     if source is not None:
         gaussian_sampler(source=source)  # refuses anything but a source of random bits
@@ -281,7 +281,7 @@ def provenance(
     entry
         The ledger's record of the charge, if there is one.
     source
-        Another source of random bits that was used beside it, if any; one that is not private marks the whole.
+        Another source of random bits that was used as well, if any; one that is not private marks the whole.
     adaptive
         Whether what was measured depends on the noise of earlier measurements.
     cut_short
@@ -318,7 +318,7 @@ def provenance(
 
 
 def _checked_ledger(ledger: Ledger) -> Ledger:
-    """Return the ledger if it is one: a path in its place must not end in an error after the table was read."""
+    """Return the ledger if it is one: a path instead of a ledger must not fail after the table was read."""
     able = all(callable(getattr(ledger, verb, None)) for verb in ("check", "charge", "require_domain"))
     if not able or not hasattr(ledger, "torn"):
         raise LedgerError(f"expected a Ledger, got a {type(ledger).__name__}", remedy="give Ledger(path, cap=…)")
@@ -435,7 +435,7 @@ def deferred_signals(budget: Budget, *, asked: bool) -> Iterator[Deferral]:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP like Ctrl-C while the block runs, so that it tidies up and can be spoken about."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C while the block runs, so that it cleans up and its end can be reported."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -55,7 +55,7 @@ def read(document: object) -> Method:
         What was read. A method of which something was not recorded comes back as `Unrecorded`.
     """
     if not isinstance(document, Mapping) or not {"name", "options"} <= set(document) <= {"name", "options", "note"}:
-        raise ReleaseError("a method is recorded by its name, its options and perhaps a note", remedy="this is not one")
+        raise ReleaseError("a method is recorded by its name, its options and maybe a note", remedy="this is not one")
     name, options, note = document["name"], document["options"], document.get("note")
     if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
         raise ReleaseError(f"the options of the method {name!r} are not a JSON object")

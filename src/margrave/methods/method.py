@@ -53,7 +53,7 @@ class Words:
     column
         What the column ``count`` of a saved table holds; for the README of a release.
     report
-        What the number is that stands beside the unbiased estimate; for the report. Empty where it is that estimate.
+        What the number next to the unbiased estimate is; for the report. Empty where it is that estimate.
     registry
         How the tables were made; for the registry of deployments.
     """
@@ -82,7 +82,7 @@ class Request:
     start
         Where an earlier solution of the same workload ended, for methods that can start from there.
     workers
-        Who takes over the outer tables of a problem, for methods whose work can be divided; None for nobody.
+        Who takes over the outer tables of a problem, for methods whose work can be divided; None if none does.
     """
 
     measurements: Measurements

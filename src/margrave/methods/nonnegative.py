@@ -48,20 +48,20 @@ _WORDS = Words(
     count="non-negative count",
     column="non-negative counts that agree with each other in every sum",
     report="The non-negative count is found from the same noisy measurements so that all tables agree with each other, "
-    "no cell is below zero, and what is mere noise is smoothed. It is nearer to the truth on the whole, but it is not "
-    "unbiased, and the interval is not its own.",
+    "no cell is below zero, and noise is smoothed. It is closer to the truth overall, but it is not unbiased, and the "
+    "interval does not belong to it.",
     registry="GReM-LNN: tables found from the measurements so that no count is negative, all agree in every sum, and "
-    "what is mere noise is smoothed.",
+    "noise is smoothed.",
 )
 _WHOLE_WORDS = Words(
     counts="whole counts",
     count="whole count",
-    column="whole numbers that agree with each other in every sum, counted from made-up rows",
-    report="The whole count is counted from made-up rows whose tables are near the non-negative ones: all tables agree "
-    "with each other and hold whole people only. It is nearer to the truth on the whole, but it is not unbiased, and "
-    "the interval is not its own.",
-    registry="GReM-LNN, then tables counted from made-up rows that are near them: whole numbers, none negative, and "
-    "all agree in every sum.",
+    column="whole numbers that agree with each other in every sum, counted from synthetic rows",
+    report="The whole count is counted from synthetic rows whose tables are close to the non-negative ones: all tables "
+    "agree with each other and hold whole numbers. It is closer to the truth overall, but it is not unbiased, and the "
+    "interval does not belong to it.",
+    registry="GReM-LNN, then tables counted from synthetic rows that are close to them: whole numbers, none negative, "
+    "and all agree in every sum.",
 )
 # The same measurements give the same whole numbers.
 _WHOLE_SEED = 0
@@ -104,7 +104,8 @@ class NonNegative(Method):
         weights "auto", which always give tables. If False, the tables are returned as they are, non-negative and in
         agreement; ``release.solution`` says how near to the best they are.
     whole_numbers
-        Count all tables from made-up rows that are near them (docs/rows.md): whole numbers that agree with each other.
+        Count all tables from synthetic rows that are near them (docs/rows.md): whole numbers that agree with each
+        other.
     """
 
     weights: Weights = option("auto", "auto, paper, noise, or a number b for the weights b^(-order).", kind=Kind.TEXT)
@@ -116,7 +117,7 @@ class NonNegative(Method):
     most_negative: float = math.inf
     max_steps: int = option(20_000, "The most rounds of the solver.")
     strict: bool | None = None
-    whole_numbers: bool = option(False, "Whole numbers that agree with each other, counted from made-up rows.")
+    whole_numbers: bool = option(False, "Whole numbers that agree with each other, counted from synthetic rows.")
 
     agree: ClassVar[bool] = True
     nonnegative: ClassVar[bool] = True
@@ -279,7 +280,7 @@ def _facet_share(workload: Workload) -> float:
 
 
 def whole_tables(layout: Layout, marginals: Floats) -> Floats:
-    """Return whole numbers near the tables of a closure that agree with each other, counted from made-up rows.
+    """Return whole numbers near the tables of a closure that agree with each other, counted from synthetic rows.
 
     Parameters
     ----------
@@ -304,7 +305,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_numeral(text: str) -> bool:
-    """Tell whether a text is a number, as it comes from the command line."""
+    """Tell whether a text from the command line is a number."""
     try:
         float(text)
     except ValueError:

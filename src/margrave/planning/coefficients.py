@@ -1,4 +1,4 @@
-r"""What a residual costs in privacy, and what its noise does to the tables: the numbers that a plan stands on.
+r"""What a residual costs in privacy, and what its noise does to the tables: the numbers that a plan is based on.
 
 Write n_τ = ∏_{k∈τ} n_k for the cells of a table, and c for the rows that one person may have. Residual τ is measured
 as an array of integers H v + (independent discrete Gaussians with parameter g²), where v is the marginal on τ, and
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def checked_contributions(contributions: object) -> int:
-    """Return c, the most rows that one person has, if it is a whole number from one; every cost stands on it."""
+    """Return c, the most rows that one person has, if it is a whole number from one; every cost depends on it."""
     if isinstance(contributions, bool) or not isinstance(contributions, int | np.integer) or contributions < 1:
         raise PlanError(
             f"contributions is {contributions!r}",

@@ -142,7 +142,7 @@ class OrderSummary:
     order
         The number of attributes.
     tables, cells
-        How many tables of the workload have so many attributes, and how many cells they have together.
+        How many tables of the workload have this number of attributes, and how many cells they have together.
     smallest, median, largest
         Predicted standard errors of a cell of these tables; None where the workload has no such table.
     share

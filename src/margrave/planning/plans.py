@@ -129,7 +129,7 @@ class Plan(Expectation):
 
     @cached_property
     def measured(self) -> Integers:
-        """The numbers of the residuals to measure: all but those with an attribute of one value; read-only."""
+        """The numbers of the residuals to measure: all except those with an attribute of one value; read-only."""
         return _read_only(np.flatnonzero(cost_coefficients(self.layout)))
 
     @cached_property
@@ -158,7 +158,7 @@ class Plan(Expectation):
         if noise <= 0:  # a zero here must never be taken for "no noise needed"
             raise PlanError(
                 f"residual {self._label(table)} has an attribute of one value and is identically zero",
-                remedy="it is not measured: go by plan.measured",
+                remedy="it is not measured: use plan.measured",
             )
         return noise
 
@@ -216,8 +216,8 @@ def plan(
         unbiased tables. "total_variance": least mean squared error of the unbiased tables over all cells, each counted
         with the weight of its table. "table_variance": the same with every table counted alike, whatever its size,
         times its weight. "max_variance": the largest weight times variance of any table is as small as can be.
-        "counts": the least expected error of the non-negative counts for so many ``rows``. With few rows or a small
-        budget it leaves alone what noise would drown, and measures the small tables better.
+        "counts": the least expected error of the non-negative counts for this number of ``rows``. With few rows or a
+        small budget it leaves alone what noise would drown, and measures the small tables better.
     tolerance
         For "max_variance": how far from the least possible it may stop, relative to that.
     rows
@@ -309,7 +309,7 @@ def budget_for_margin(
         raise PlanError(
             f"a margin of {margin!r} on {table} needs rho = {_rounded(rho)}, and no budget is that "
             f"{'large' if rho > 1 else 'small'}",
-            remedy="ask for a margin that means something for counts",
+            remedy="ask for a margin that makes sense for counts",
         ) from error
 
 
@@ -333,7 +333,7 @@ def check_weights(workload: Workload) -> None:
         raise PlanError(
             f"the largest weight is {ratio:.2g} times the smallest",
             remedy=f"keep them within a factor of "
-            f"{_LARGEST_WEIGHT_RATIO:.0e}, or leave out the tables that hardly count",
+            f"{_LARGEST_WEIGHT_RATIO:.0e}, or leave out the tables that hardly matter",
         )
 
 
@@ -459,7 +459,7 @@ def _rounded(value: Fraction) -> str:
 
 
 def _read_only(array: _Array) -> _Array:
-    """Return the array, no longer to be written to."""
+    """Return the array as read-only."""
     array.setflags(write=False)
     return array
 
@@ -532,9 +532,9 @@ def _margin(margin: object) -> float:
 
 
 def _missed(margins: Mapping[tuple[str, ...], float], needed: Budget, budget: Budget) -> PlanError:
-    """Return the error for targets that a budget cannot meet, or hardly."""
+    """Return the error for targets that no plan was found for."""
     named = ", ".join(f"± {margin:g} on {' × '.join(names) or 'the total'}" for names, margin in margins.items())
     return PlanError(
-        f"{named}: no plan within {format_budget(budget)} has that; these tables alone take {format_budget(needed)}",
+        f"{named}: no plan within {format_budget(budget)} meets this; these tables alone need {format_budget(needed)}",
         remedy="raise the budget, or ask for wider margins",
     )

@@ -246,7 +246,7 @@ def format_budget(budget: Budget) -> str:
 
 
 def positive_number(what: str, value: Number) -> Fraction:
-    """Return exactly the number given, or say that ``what`` must be a positive number of a sane size."""
+    """Return exactly the number given, or say that ``what`` must be a positive number of a reasonable size."""
     number = exact_number(what, value)
     if not _SMALLEST <= number <= _LARGEST:
         raise PlanError(

@@ -63,7 +63,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class SystemEntropy:
-    """The random bits of the operating system (``os.urandom``), which are fit for cryptography."""
+    """The random bits of the operating system (``os.urandom``), which are suitable for cryptography."""
 
     name: str = field(default="system entropy", init=False)
     private: bool = field(default=True, init=False)
@@ -131,14 +131,14 @@ class Words:
     source
         Where the words come from.
     limit
-        How many words may be fetched before the source is held to be broken: no reader needs so many from a fair one.
+        How many words may be fetched before the source is considered broken: a fair source never needs that many.
 
     Attributes
     ----------
     block
         The words that were fetched last.
     position
-        The place in ``block`` of the next word to read; whoever reads the block itself moves it.
+        The place in ``block`` of the next word to read; code that reads the block itself moves it.
     """
 
     def __init__(self, source: Source, limit: int) -> None:
@@ -148,7 +148,7 @@ class Words:
         self._left = limit
 
     def fetch(self, count: int) -> None:
-        """Fetch about so many words more, at least one, behind those that were not read yet."""
+        """Fetch about this many more words, at least one, after those that were not read yet."""
         wanted = min(max(count, 1), _LARGEST_BLOCK)
         if self._left < 1:
             raise NoiseError(
@@ -170,7 +170,7 @@ class Words:
 
 
 def _checked(source: Source, count: int) -> WordArray:
-    """Return words of a source that keeps its word about their number and type."""
+    """Return words of a source, checked for their number and type."""
     words = source.words(count)
     if not isinstance(words, np.ndarray) or words.dtype != np.uint64 or words.shape != (count,):
         raise NoiseError(
@@ -212,7 +212,8 @@ def exponential_bounds(exponent: Fraction, bits: int) -> tuple[int, int]:
     if numerator > bits * denominator:
         return 0, 1
     halvings = max(0, numerator.bit_length() - denominator.bit_length() + 1 + _SERIES_BITS)
-    # Every halving doubles the relative error once; what is left of it must be small beside one unit of the result.
+    # Every halving doubles the relative error once; what is left of it must be small compared with one unit of the
+    # result.
     places = bits + halvings + 16
     low, high = _series(((numerator << places) // denominator) >> halvings, places)
     for _ in range(halvings):

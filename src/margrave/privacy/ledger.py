@@ -17,7 +17,7 @@ never returned and nothing was released; a crash after it leaves a charge for wh
 only over-charge, and two processes cannot overspend together. A last line that is not complete is called *torn*: what
 was charged before it is safe to read, but nothing more is charged until `Ledger.repair` has booked it.
 
-*When a file begins.* A ledger that is not there yet is begun by its first charge, header and entry in one, or by
+*When a file begins.* A ledger that does not exist yet is created by its first charge, header and entry in one, or by
 `Ledger.create`. A run that is refused leaves no file behind.
 
 *What goes in.* Only what the caller gives: never put in a value that was read from the private table. The mechanisms of
@@ -104,7 +104,7 @@ class Balance:
 
 
 class Ledger:
-    """The spending record of one data set, in one file that the caller names; begun by its first charge.
+    """The spending record of one data set, in one file that the caller names; created by its first charge.
 
     Every question is answered from the file as it is at that moment, so several processes may share one. It needs file
     locks, and works on Linux and macOS; on a network file system it is as good as the locks of that system.
@@ -144,7 +144,7 @@ class Ledger:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], cap: Number | Budget) -> Ledger:
-        """Begin a ledger now, with no charge in it; refuse if the file is there.
+        """Create a ledger now, with no charge in it; refuse if the file exists.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class Ledger:
         """
         if not create(require_local(path), header(_amount("the cap of a ledger", cap))[0]):
             raise LedgerError(
-                f"{str(path)!r} is there already", remedy="a ledger is never begun anew: name another file"
+                f"{str(path)!r} already exists", remedy="a ledger is never started over: name another file"
             )
         return cls(path)
 
@@ -171,7 +171,7 @@ class Ledger:
 
     @property
     def is_new(self) -> bool:
-        """Whether there is no file yet: the first charge will begin it."""
+        """Whether there is no file yet: the first charge will create it."""
         return self._asked is not None and self._seen is None and not os.path.lexists(self._path)
 
     @property
@@ -268,7 +268,7 @@ class Ledger:
         with locked(self._path, write=True) as file:
             contents = self._contents(file)
             if not contents.torn:
-                raise LedgerError(f"ledger {str(self._path)!r} is whole: there is nothing to repair")
+                raise LedgerError(f"ledger {str(self._path)!r} is complete: there is nothing to repair")
             found = [amount for amount in (torn_amount(contents.torn), stated) if amount is not None]
             if not found:
                 raise LedgerError(
@@ -312,7 +312,7 @@ class Ledger:
             raise LedgerError(
                 f"ledger {str(self._path)!r} has the cap {format_rho(contents.cap)} (exactly "
                 f"{amount_text(contents.cap)}), not {format_rho(self._asked)}",
-                remedy="a cap is fixed when a ledger begins: leave the cap out or give the same",
+                remedy="a cap is fixed when a ledger is created: leave the cap out or give the same",
             )
         if self._seen is not None:
             count, last = self._seen
@@ -346,7 +346,7 @@ class Ledger:
             self._check_domain(contents, details["domain"])
 
     def _check_domain(self, contents: Contents, fingerprint: Detail) -> None:
-        """Refuse a domain that is not among those charged for, if any are; charges of old name none."""
+        """Refuse a domain that is not among those charged for, if any are; older charges name none."""
         known = [str(one.details["domain"]) for one in contents.entries if "domain" in one.details]
         if self._any_domain or not known or fingerprint in known:
             return
@@ -361,7 +361,7 @@ class Ledger:
     def _append(
         self, file: int, contents: Contents, rho: Fraction, purpose: str, details: Mapping[str, Detail]
     ) -> Entry:
-        """Write an entry in the place of a torn line, or after the last one."""
+        """Write an entry in place of a torn line, or after the last one."""
         total = contents.spent + rho
         if total.denominator.bit_length() > _MOST_TOTAL_BITS:
             raise LedgerError(

@@ -148,7 +148,7 @@ def _parse_header(path: Path, line: bytes) -> tuple[Fraction, str]:
         )
     if record["schema"] > SCHEMA:
         raise LedgerError(
-            f"ledger {str(path)!r} was begun by a newer margrave (schema {record['schema']}",
+            f"ledger {str(path)!r} was written by a newer margrave (schema {record['schema']}",
             remedy=f"this one reads up to {SCHEMA}); update margrave",
         )
     cap = _amount(record.get("cap"))
@@ -223,11 +223,11 @@ def locked(path: Path, *, write: bool) -> Iterator[int]:
     try:
         found = os.stat(path)  # noqa: PTH116 — compared with os.fstat below
         if not stat.S_ISREG(found.st_mode):
-            raise LedgerError(f"{str(path)!r} is a folder or a device and no ledger", remedy="name a file")
+            raise LedgerError(f"{str(path)!r} is a folder or a device, not a ledger", remedy="name a file")
         file = os.open(path, os.O_RDWR if write else os.O_RDONLY)
     except FileNotFoundError as error:
         raise LedgerError(
-            f"there is no ledger {str(path)!r}", remedy="check the name, or give a cap to begin one"
+            f"there is no ledger {str(path)!r}", remedy="check the name, or give a cap to create one"
         ) from error
     except (OSError, ValueError) as error:
         raise LedgerError(
@@ -243,7 +243,8 @@ def locked(path: Path, *, write: bool) -> Iterator[int]:
             ) from error
         if replaced:
             raise LedgerError(
-                f"ledger {str(path)!r} was replaced while it was opened", remedy="see who does that, and try again"
+                f"ledger {str(path)!r} was replaced while it was opened",
+                remedy="find out what replaced it, then try again",
             )
         yield file
     finally:
@@ -301,7 +302,7 @@ def header(cap: Fraction) -> tuple[bytes, Contents]:
 
 
 def create(path: Path, content: bytes) -> bool:
-    """Begin a ledger with these lines; return False if one is there, as when another process has just begun it.
+    """Create a ledger with these lines; return False if one exists, as when another process has just created it.
 
     The lines are written to a file of another name, which is then linked to the right one: a ledger is never there
     without them, and of two processes that begin one, one wins. A process killed in between leaves its draft, a
@@ -321,14 +322,14 @@ def create(path: Path, content: bytes) -> bool:
 
 
 def require_beginning(path: Path, content: bytes) -> None:
-    """Refuse, before it is needed, a place where no ledger with these lines can be begun; nothing stays there."""
+    """Refuse, before it is needed, a place where no ledger with these lines can be created; nothing stays there."""
     with _draft(path, content):
         pass
 
 
 @contextmanager
 def _draft(path: Path, content: bytes) -> Iterator[Path]:
-    """Write lines to a hidden file beside a ledger, which is gone when the block ends."""
+    """Write lines to a hidden file next to a ledger, which is removed when the block ends."""
     _file_locks()
     draft = path.with_name(f".{path.name}.{uuid4().hex}.draft")
     try:
@@ -343,7 +344,7 @@ def _draft(path: Path, content: bytes) -> Iterator[Path]:
             draft.unlink(missing_ok=True)
     except (OSError, ValueError) as error:
         raise LedgerError(
-            f"cannot begin ledger {str(path)!r} ({_reason(error)})",
+            f"cannot create ledger {str(path)!r} ({_reason(error)})",
             remedy="its folder must exist, be writable and have room",
         ) from error
 

@@ -220,7 +220,7 @@ class LazySampler:
 
 
 def gaussian_sampler(name: str = "margrave", *, source: Source | None = None) -> Sampler:
-    """Return a sampler by its name, or say at once why it cannot be had.
+    """Return a sampler by its name, or say at once why it is not available.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ def _target(count: object, out: Integers | None) -> Integers:
 
 
 def _checked_source(source: Source) -> Source:
-    """Return the source if it is one: a seed in its place must not pass for randomness."""
+    """Return the source if it is one: a seed given instead must not pass for randomness."""
     # A class in place of its instance has all of these, and would fail after the charge.
     if not isinstance(source, type) and all(hasattr(source, name) for name in ("name", "private", "words", "spawn")):
         return source

@@ -115,7 +115,7 @@ def _error(value: Number) -> Fraction:
 
 
 def _whole_scores(scores: Sequence[int | float | Fraction]) -> tuple[list[int], int]:
-    """Return whole numbers and the positive number by which all of them are to be divided to give the scores."""
+    """Return whole numbers and the positive number by which all of them are divided to give the scores."""
     values = scores.tolist() if hasattr(scores, "tolist") else scores
     pairs = [_ratio(place, value) for place, value in enumerate(values)]
     if not pairs:

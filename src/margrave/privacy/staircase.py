@@ -26,7 +26,7 @@ d = 32 K h² + 512 h² ≥ ln 2 as soon as h ≥ 1/27 or K ≥ 7, and C ≥ 2 ma
 The numbers n_k and C may be *any* that satisfy (2): that they come from floating point, rounded up by far more than its
 error, cannot touch the distribution. tests/privacy/test_noise_staircase.py checks (2) in whole numbers.
 
-A round accepts with probability 0.49 (hardly any noise: half of the proposals are −0), 0.70 (variance 1) to 0.96 (from
+A round accepts with probability 0.49 (almost no noise: half of the proposals are −0), 0.70 (variance 1) to 0.96 (from
 variance 256 on at least 0.945).
 
 The compiled loop (`fill`) plays these rounds. `draw_exactly` plays them in plain whole numbers: it is what

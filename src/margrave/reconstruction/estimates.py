@@ -51,7 +51,7 @@ Term = tuple[Floats, Loss]
 # A tie of weights is one up to rounding: 0.1 + 0.2 against 0.3.
 _TIE = 1e-12
 _MOST_STEPS = 20_000
-# Stationary: the slope is this small next to the change of slope over a step of the size of the numbers at hand.
+# Stationary: the slope is this small next to the change of slope over a step of the size of the numbers.
 _STATIONARY = 1e-6
 
 
@@ -323,7 +323,7 @@ def _minimised(terms: Sequence[Term], name: str) -> Floats:
         raise ConvergenceError(
             f"the estimate of {name} did not converge in {found.nit} steps",
             remedy="check that the loss of its noise is "
-            "convex, bounded below and has the gradient it says, or bring its values nearer to 1 by a change of unit",
+            "convex, bounded below and has the gradient it says, or bring its values closer to 1 by a change of unit",
         )
     return flat.reshape(shape)
 

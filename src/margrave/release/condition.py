@@ -161,7 +161,7 @@ class _Reader:
         return values
 
     def _value(self) -> Label:
-        """Read a number, a truth value or a text."""
+        """Read a number, a boolean or a text."""
         token = self._token
         if token.kind in _TRUTH:
             value = _TRUTH[token.kind]

@@ -72,7 +72,7 @@ COUNT_COLUMNS = {
 
 @dataclass(frozen=True)
 class Caution:
-    """Why a release must not be taken for a private one.
+    """Why a release must not be treated as private.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ UNKNOWN = Caution(
 
 
 def caution(record: Provenance | None) -> Caution | None:
-    """Return why a release with this record must not be taken for a private one; None if nothing speaks against it."""
+    """Return why a release with this record must not be treated as private; None if it may be."""
     if record is None:
         return UNKNOWN
     return None if record.private else NOT_PRIVATE
@@ -195,10 +195,10 @@ def cut_short(record: Provenance) -> str:
 def noise(record: Provenance) -> str:
     """Return who drew the noise, and from what, as the end of a sentence."""
     if not record.private:
-        return f"drawn by {record.sampler}, which is not fit for private data"
+        return f"drawn by {record.sampler}, which is not suitable for private data"
     return (
-        f"discrete Gaussian, drawn by {record.sampler}: exactly, on whole numbers, from randomness that nobody can "
-        "repeat"
+        f"discrete Gaussian, drawn by {record.sampler}: exactly, on whole numbers, from randomness that cannot be "
+        "reproduced"
     )
 
 
@@ -287,7 +287,7 @@ def covered(domain: Domain, provenance: Provenance | None) -> str:
 
 
 def order_name(order: int) -> str:
-    """Return what tables of so many attributes are called."""
+    """Return what tables of this number of attributes are called."""
     return _ORDERS[order] if order < len(_ORDERS) else f"{order} attributes"
 
 
@@ -325,7 +325,7 @@ def percent(share: float) -> str:
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
-    """Return a number to so many digits, rounded up: what is promised must not look better than it is."""
+    """Return a number rounded up to a number of digits: what is promised must not look better than it is."""
     # The shortest decimal that reads back as the float: 0.1 is 0.1, though the float is a trifle more.
     number = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
     return f"{number.normalize():,f}" if 1e-4 <= value < 1e15 else f"{float(number):.{digits}g}"
@@ -384,7 +384,7 @@ def odds_factor(epsilon: float) -> str:
 
 
 def surest(prior: float, epsilon: float) -> str:
-    """Return how likely somebody can come to hold that a person is in the table, in per cent, rounded up.
+    """Return how certain somebody can become that a person is in the table, in per cent, rounded up.
 
     With odds multiplied by at most e^ε, a probability p becomes at most  e^ε p / (1 − p + e^ε p).
     """

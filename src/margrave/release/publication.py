@@ -77,7 +77,7 @@ def reconstruct(
     chosen = find(method)
     _check_request(measurements, workload)
     if workers is not None and not chosen.restarts:
-        raise ReleaseError(f"method {chosen.name!r} has no work to divide", remedy="leave workers out")
+        raise ReleaseError(f"method {chosen.name!r} does not use workers", remedy="leave workers out")
     chosen.require_memory(workload, workers=workers is not None, scratch=scratch is not None)
     if errors:
         require_memory_to_learn(workload, chosen)
@@ -115,7 +115,7 @@ def _check_request(measurements: object, workload: object) -> None:
 def _state(method: Method, layout: Layout, start: object) -> State:
     """Return where a previous solution of the same workload ended."""
     if not method.restarts:
-        raise ReleaseError(f"method {method.name!r} starts from nothing", remedy="leave start out")
+        raise ReleaseError(f"method {method.name!r} does not use a start", remedy="leave start out")
     if not isinstance(start, Release):
         raise ReleaseError(f"expected a Release to start from, got a {type(start).__name__}")
     if start.solution is None:
@@ -126,7 +126,7 @@ def _state(method: Method, layout: Layout, start: object) -> State:
         raise ReleaseError("the release to start from has other tables", remedy="start from one of the same workload")
     if start.solution.state is None:
         raise ReleaseError(
-            "the release to start from was loaded, or made by workers, and does not know where its rounds ended",
+            "the release to start from was loaded, or made by workers, and does not record the state of the solver",
             remedy="start from one that was made by reconstruct in this session, without workers",
         )
     return start.solution.state

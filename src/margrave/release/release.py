@@ -57,7 +57,7 @@ class Release:
     provenance
         How the measurements were made, and whether their noise was private; None for numbers from elsewhere.
     measurements
-        The noisy measurements that all of it was made from, if they are at hand.
+        The noisy measurements that all of it was made from, if they are available.
     errors
         What was learned about the errors of the counts; None where it was not asked for, or cannot be learned.
     """
@@ -91,7 +91,7 @@ class Release:
         names
             The attributes.
         level
-            How often the intervals, of the counts and of the unbiased estimates, shall cover the truth.
+            How often the intervals, of the counts and of the unbiased estimates, cover the truth.
         """
         place = self._published.place(names)
         masks = {name: np.ones(self.workload.domain[name].size, dtype=np.bool_) for name in names}
@@ -109,7 +109,7 @@ class Release:
             The attributes to group by: the axes of the answer, with those of their categories that meet the condition.
             Together with those of the condition they must lie in one table of the workload.
         level
-            How often the intervals, of the counts and of the unbiased estimates, shall cover the truth.
+            How often the intervals, of the counts and of the unbiased estimates, cover the truth.
         """
         query = read_query(self.workload.domain, where, by)
         return answer(self._published, self._published.place(tuple(query.masks)), query, checked_level(level))
@@ -130,7 +130,7 @@ class Release:
         by
             The attributes to group by, for a share within each group.
         level
-            How often the intervals shall cover the truth.
+            How often the intervals cover the truth.
         """
         return answer_share(self._published, where, of, by=by, level=checked_level(level))
 
@@ -150,7 +150,7 @@ class Release:
         names
             The attributes: the first on the axis, the second in colours, the third in charts side by side.
         level
-            How often intervals shall cover the truth.
+            How often intervals cover the truth.
         """
         return table_chart(self.table(*names, level=level))
 
@@ -174,7 +174,7 @@ class Release:
         title: str | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Write the release to a folder, there as a whole in the end or not at all; `margrave.load` reads it.
+        """Write the release to a folder, as a whole or not at all; `margrave.load` reads it.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ class Release:
         overwrite
             Replace a release, or an empty folder, of this name. Anything else is never replaced.
         csv
-            Write each table as CSV too, beside its Parquet file.
+            Write each table as CSV too, next to its Parquet file.
         documents
             Further texts to put into the folder, by file name, such as a report.
         title
@@ -202,7 +202,7 @@ class Release:
         seed: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Rows:
-        """Return made-up rows whose tables are near those of the release; costs no budget (docs/rows.md).
+        """Return synthetic rows whose tables are close to those of the release; costs no budget (docs/rows.md).
 
         Ctrl-C ends the work early and keeps the best rows so far (``rows.interrupted``).
 
@@ -211,14 +211,14 @@ class Release:
         rows
             How many rows; by default as many as the release counts. The tables are scaled to any other number.
         seed
-            A whole number that gives the same rows again; by default one that nobody chose, kept in ``rows.seed``.
+            A whole number that gives the same rows again; by default a random one, kept in ``rows.seed``.
         progress
             Called with the number of steps done and of all steps.
         """
         from margrave.release.facts import statement
         from margrave.synthesis.rows import synthesize
 
-        self._require_agreement("made-up rows are")
+        self._require_agreement("synthetic rows are")
         options = self.method.options_text()
         origin = {
             "release": f"{len(self.workload):,} tables by the method {self.method.name!r}"
@@ -231,7 +231,7 @@ class Release:
     def integers(self) -> Release:
         """Return the release with whole numbers for counts, all of which agree with each other in every sum.
 
-        They are counted from made-up rows whose tables are near those of the release (docs/rows.md), and are on the
+        They are counted from synthetic rows whose tables are near those of the release (docs/rows.md), and are on the
         whole as near to the truth or nearer. The unbiased estimates and their intervals stay as they are.
         """
         from margrave.methods.nonnegative import NonNegative, whole_tables

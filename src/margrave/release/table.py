@@ -156,7 +156,7 @@ class Table:
         Parameters
         ----------
         level
-            How often it shall cover the truth, above 0 and below 1. It holds for each cell by itself.
+            How often it covers the truth, above 0 and below 1. It holds for each cell separately.
         """
         if self.estimate is None or self.std_error is None:
             return None

@@ -1,7 +1,7 @@
 r"""Error bars of the maximum-likelihood tables: exact variances and covariances, and the intervals made of them.
 
 The estimate of residual τ has covariance σ²_τ C_τ with σ²_τ = 1/π_τ (less where discrete noise is small; then the exact
-variance is at hand). Estimates of different residuals are independent, and μ̂_γ = Σ_{τ⊆γ} broadcast(r̂_τ) n_τ/n_γ. An
+variance is given). Estimates of different residuals are independent, and μ̂_γ = Σ_{τ⊆γ} broadcast(r̂_τ) n_τ/n_γ. An
 entry of C_τ is ∏_{k∈τ} (1[a_k = b_k] − 1/n_k). Therefore
 
     Cov(μ̂_A(a), μ̂_B(b)) = Σ_{τ⊆A∩B} σ²_τ ∏_{k∈τ} (1[a_k = b_k] − 1/n_k) ∏_{k∈A∖τ} n_k⁻¹ ∏_{k∈B∖τ} n_k⁻¹           (1)
@@ -188,7 +188,7 @@ def normal_interval(estimate: Floats, std_error: float, level: float) -> Interva
     std_error
         Its standard error, the same for all cells.
     level
-        How often the interval shall cover the true value, above 0 and below 1.
+        How often the interval covers the true value, above 0 and below 1.
     """
     return _interval(estimate, quantile(level) * std_error, level)
 
@@ -203,7 +203,7 @@ def discrete_interval(estimate: Floats, parameter: float, level: float) -> Inter
     parameter
         g² of the noise.
     level
-        How often the interval shall cover the true value at least, above 0 and below 1.
+        How often the interval covers the true value at least, above 0 and below 1.
     """
     return _interval(np.rint(estimate), float(reach(parameter, checked_level(level))), level)
 

@@ -33,7 +33,7 @@ class MadeUpDraws:
     Parameters
     ----------
     seed
-        A whole number from 0 on; None takes one that nobody chose. ``seed`` tells which it was.
+        A whole number from 0 on; None takes a random one, which ``seed`` then has.
     """
 
     def __init__(self, seed: int | None) -> None:
@@ -45,7 +45,7 @@ class MadeUpDraws:
         return self._generator.permutation(count)
 
     def uniform(self, count: int) -> NDArray[np.float64]:
-        """Return so many numbers between 0 and 1, 1 excluded."""
+        """Return this many numbers between 0 and 1, 1 excluded."""
         return self._generator.random(count)
 
 
@@ -69,7 +69,7 @@ def pretended_noise(layout: Layout, variances: Floats, *, seed: int, draws: int)
     layout
         The closure.
     variances
-        Shape (tables,); σ²_τ of each residual, zero where it shall stay as it is.
+        Shape (tables,); σ²_τ of each residual, zero where it stays as it is.
     seed
         Where the draws begin; a whole number from zero on.
     draws

@@ -94,7 +94,7 @@ def links(layout: Layout, marginals: Floats) -> Iterator[Link]:
         yield Link(following, table if table >= 0 else layout.places.get((following,)))
         search.place(following)
         if left:
-            # The first of equals, so that the order does not hang on how a sum was rounded to the last bit.
+            # The first of equals, so that the order does not depend on how a sum was rounded to the last bit.
             following = max(left, key=lambda attribute: round(float(search.best[attribute]), 9))
 
 
@@ -185,7 +185,7 @@ def draw_column(
     conditional
         Shape (contexts, size), not negative.
     fallback
-        Shape (size,), not all zero; followed where a context counts nobody in the table.
+        Shape (size,), not all zero; followed where a context is empty in the table.
     order
         Shape (rows,); a random order of the rows, so that values go to any rows of a context.
     shift

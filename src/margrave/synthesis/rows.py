@@ -1,6 +1,6 @@
 """Made-up rows as a value: columns in the words of the domain, a file, and how far their tables are from a release's.
 
-A row describes nobody. All that is true of rows is what their tables say, so they carry, wherever they go, what they
+A row describes no person. All that is true of rows is what their tables say, so they carry, wherever they go, what they
 are, which release they were made from, and how far their tables are from the tables of that release.
 """
 
@@ -106,7 +106,7 @@ class Rows:
         return len(self.codes)
 
     def __repr__(self) -> str:
-        return f"Rows({len(self):,} made-up rows of {len(self.domain)} attributes)"
+        return f"Rows({len(self):,} synthetic rows of {len(self.domain)} attributes)"
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -119,7 +119,7 @@ class Rows:
             **self.origin,
         }
         if self.interrupted:
-            told["note"] = "Making these rows was interrupted: they are the best so far, not the best to be had."
+            told["note"] = "Making these rows was interrupted: they are the best so far, not the best possible."
         return {f"margrave.{key}": text for key, text in told.items()}
 
     def distance_sentences(self) -> list[str]:
@@ -165,7 +165,7 @@ class Rows:
     def save(self, path: str | os.PathLike[str], *, codes: bool = False, overwrite: bool = False) -> None:
         """Write the rows to a file: CSV, Parquet or Arrow by its suffix; `metadata` goes with them.
 
-        A CSV file has no room for words: they go into a file beside it, ``rows.csv-metadata.json`` for ``rows.csv``.
+        A CSV file cannot hold metadata: it goes into a file next to it, ``rows.csv-metadata.json`` for ``rows.csv``.
 
         Parameters
         ----------
@@ -245,7 +245,7 @@ def make_codes(
     rows
         How many rows; by default as many as the tables count, rounded.
     seed
-        A whole number that gives the same rows again; by default one that nobody chose.
+        A whole number that gives the same rows again; by default a random one.
     progress
         Called with the number of attributes visited and of all visits.
     """
@@ -275,7 +275,7 @@ def synthesize(
     origin: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Rows:
-    """Return made-up rows whose tables are near those of a closure, in the words of its domain.
+    """Return synthetic rows whose tables are near those of a closure, in the words of its domain.
 
     Parameters
     ----------
@@ -304,7 +304,7 @@ def measured_distances(layout: Layout, counts: Floats, wanted: Floats, rows: int
 
 
 def checked_rows(rows: object, total: float) -> int:
-    """Return how many rows to make, if tables that count ``total`` people can be a guide for so many."""
+    """Return how many rows to make, if that is possible for tables that count ``total`` people."""
     if rows is None:
         count = max(round(total), 0) if math.isfinite(total) else -1
     elif isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 0:
@@ -314,7 +314,7 @@ def checked_rows(rows: object, total: float) -> int:
     if not 0 <= count <= _MOST_ROWS:
         raise ReleaseError(f"{count:,} rows are asked for", remedy=f"at most {_MOST_ROWS:,} can be made")
     if count > 0 and not total > 0:
-        raise ReleaseError("the release counts nobody, and tables of nothing say nothing about rows", remedy="rows=0")
+        raise ReleaseError("the release counts nobody, so there are no rows to make", remedy="rows=0")
     return count
 
 
@@ -325,14 +325,14 @@ def checked_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
         raise ReleaseError(f"{file} does not say in which form", remedy=f"end its name in {', '.join(_SUFFIXES)}")
     for one in (file, _words_file(file)) if file.suffix.lower() == ".csv" else (file,):
         if one.exists() and not overwrite:
-            raise ReleaseError(f"{one} is there already", remedy="name another file, or replace it with overwrite=True")
+            raise ReleaseError(f"{one} already exists", remedy="name another file, or replace it with overwrite=True")
     if not file.absolute().parent.is_dir():
         raise ReleaseError(f"the folder {file.absolute().parent} is not there", remedy="make it first")
     return file
 
 
 def _words_file(file: Path) -> Path:
-    """Return the file beside a CSV file that says what it is, named as CSV on the Web has it."""
+    """Return the file next to a CSV file that describes it, named as CSV on the Web does."""
     return file.with_name(f"{file.name}-metadata.json")
 
 
@@ -342,7 +342,7 @@ def _named(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _column(attribute: Attribute, codes: Codes, within: Floats) -> pa.Array:
-    """Return the values of one attribute: numbers and truth values as such, all else by name; missing ones are null."""
+    """Return the values of one attribute: numbers and booleans as such, all else by name; missing ones are null."""
     import pyarrow as pa
 
     # A category that was added for missing values is what stands after the declared ones and is no other value's.

@@ -93,10 +93,10 @@ def test_cuts_are_round_numbers(lower, upper, cuts):
         ([f"text {place // 2}" for place in range(4 * MANY)], "more than 100 different texts; group them first"),
         (
             [date.fromordinal(1 + place // 2) for place in range(ROWS)],
-            "dates; make years or months of them",
+            "dates; derive years or months from them",
         ),
-        ([datetime(2024, 1, 1)], "moments, bytes or values of another kind; make a column of few values of it"),
-        ([b"x"], "moments, bytes or values of another kind; make a column of few values of it"),
+        ([datetime(2024, 1, 1)], "timestamps, bytes or other values; derive a column with few values from it"),
+        ([b"x"], "timestamps, bytes or other values; derive a column with few values from it"),
         ([1e300 * place for place in range(1, 30)] * 2, "values out of range for bins; declare it by hand"),
     ],
 )
@@ -157,10 +157,10 @@ def test_codes_with_a_zero_before_are_texts_however_few(tmp_path):
 
 COMMA = "they look like numbers with a decimal comma; give decimal=',' (--decimal ,)"
 THOUSANDS = (
-    "they look like numbers with marks between thousands; write them without, and if a comma stands before the "
+    "they look like numbers with marks between thousands; write them without, and if a comma separates the "
     "fraction, give decimal=',' (--decimal ,)"
 )
-DATES = "dates; make years or months of them"
+DATES = "dates; derive years or months from them"
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,9 @@ def test_a_privacy_id_that_is_not_there_is_refused(tmp_path):
     path.write_text("person,sex\n1,F\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"^the table has no column 'persn'; did you mean 'person'\?$"):
         draft_domain(Data(path, privacy_id="persn"))
-    with pytest.raises(DataError, match=r"'x'; give the column that tells whose row it is as privacy_id=… \(--privacy"):
+    with pytest.raises(
+        DataError, match=r"'x'; name the column that identifies the person of each row by privacy_id=… \(--privacy"
+    ):
         draft_domain(Data(path, privacy_id="x"), ["sex"])
 
 

@@ -388,12 +388,10 @@ def test_timestamps_with_a_zone_are_moments_of_the_world(zone):
     assert Encoder(attribute).encode(column).tolist() == [0, 1, 3]
 
 
-def test_two_labels_for_one_moment_are_refused():
+def test_two_labels_for_one_timestamp_are_refused():
     attribute = Attribute("x", labels=["2024-02-29", "2024-02-29T00:00:00"])
     assert Encoder(attribute).encode(pa.array([date(2024, 2, 29)])).tolist() == [0]
-    text = (
-        "attribute 'x' has two labels for one moment, one of them '2024-02-29T00:00:00', and its column holds moments"
-    )
+    text = "attribute 'x' has two labels for one timestamp, one of them '2024-02-29T00:00:00'"
     with pytest.raises(DataError, match=re.escape(text)):
         Encoder(attribute).encode(pa.array([datetime(2024, 2, 29)]))
 
@@ -403,7 +401,7 @@ def test_two_labels_for_one_moment_are_refused():
 KINDS = {
     "texts": pa.array(["secret"]),
     "numbers": pa.array([4711.5]),
-    "truth values": pa.array([True]),
+    "booleans": pa.array([True]),
     "dates": pa.array([date(2024, 2, 29)]),
     "times without a zone": pa.array([datetime(2024, 2, 29)]),
     "times with a zone": pa.array([datetime(2024, 2, 29, tzinfo=UTC)]),
@@ -412,7 +410,7 @@ KINDS = {
 DECLARED = {
     "texts": Attribute("x", labels=["a"]),
     "numbers": Attribute("x", cuts=[1]),
-    "truth values": Attribute("x", labels=[True]),
+    "booleans": Attribute("x", labels=[True]),
 }
 
 

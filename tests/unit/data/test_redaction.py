@@ -34,11 +34,11 @@ def test_errors_of_engines_become_our_own_and_ours_lose_their_context():
         (
             "_duckdb",
             "ParserException",
-            r"^the table could not be asked \(ParserException\): the query is not one SELECT in its SQL",
+            r"^the table could not be queried \(ParserException\): the query is not one SELECT in its SQL",
         ),
-        ("duckdb", "CatalogException", r"^the table could not be asked \(CatalogException\)"),
-        ("psycopg.errors", "UndefinedColumn", r"^the table could not be asked \(UndefinedColumn\)"),
-        ("sqlglot.errors", "ParseError", r"^the table could not be asked \(ParseError\)"),
+        ("duckdb", "CatalogException", r"^the table could not be queried \(CatalogException\)"),
+        ("psycopg.errors", "UndefinedColumn", r"^the table could not be queried \(UndefinedColumn\)"),
+        ("sqlglot.errors", "ParseError", r"^the table could not be queried \(ParseError\)"),
         (
             "psycopg",
             "OperationalError",

@@ -255,7 +255,7 @@ def test_a_text_in_place_of_labels_is_refused():
 
 
 def test_two_attributes_of_one_name_are_refused():
-    with refused("attribute 'age' is given twice; give each a name of its own"):
+    with refused("attribute 'age' is given twice; give each its own name"):
         Domain([Attribute("age", size=2), Attribute("age", size=3)])
 
 
@@ -494,7 +494,7 @@ def test_an_empty_object_is_refused():
     "text", ['{"age": 3, "age": 4}', '{"margrave": "domain", "attributes": [{"age": 1, "age": 1}]}']
 )
 def test_a_key_that_stands_twice_is_refused(text):
-    with refused("key 'age' stands twice in one JSON object; keep the one that is meant"):
+    with refused("key 'age' appears twice in one JSON object; keep the one that is meant"):
         Domain.from_json(text)
 
 

@@ -151,7 +151,7 @@ def test_an_array_that_claims_a_large_shape_is_not_allocated(original, tmp_path,
 def test_an_array_with_the_right_shape_and_too_few_numbers_is_refused(original, tmp_path):
     members = members_of(original)
     members["values.npy"] = members["values.npy"][:-8]
-    assert "('values' has a false size)" in refusal(written(tmp_path / "noisy.npz", members))
+    assert "('values' has a wrong size)" in refusal(written(tmp_path / "noisy.npz", members))
 
 
 def test_members_that_share_their_bytes_are_refused(original, tmp_path):
@@ -177,7 +177,7 @@ def test_members_of_one_name_are_refused(original, tmp_path):
     path = written(tmp_path / "noisy.npz", members_of(original))
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
         archive.writestr("values.npy", members_of(original)["values.npy"])
-    assert "'values' is there twice" in refusal(path)
+    assert "'values' appears twice" in refusal(path)
 
 
 @pytest.mark.parametrize("dtype", [object, np.complex128, np.float32, np.uint8, "U4", [("a", "f8")]])

@@ -182,7 +182,7 @@ def test_centred_arrays_are_taken_without_copying():
 def test_centred_arrays_that_do_not_fit_are_refused():
     layout, values, precisions = centered()
     other = Layout.of((2, 2), [(0, 1)])
-    with refused("the layout has sizes (2, 2), the domain (4, 2, 1, 3); lay out the domain"):
+    with refused("the layout has sizes (2, 2), the domain (4, 2, 1, 3); make the layout from the domain"):
         Measurements.from_centered(DOMAIN, other, values=np.zeros(other.cells), precisions=np.ones(4))
     with pytest.raises(MeasurementError, match="a buffer of this workload has shape"):
         Measurements.from_centered(DOMAIN, layout, values=values[:-1], precisions=precisions)

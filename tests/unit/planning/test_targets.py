@@ -94,7 +94,7 @@ def test_no_plan_does_better_than_the_least_budget():
 
 
 def test_what_no_budget_gives_is_refused_with_what_it_takes():
-    with pytest.raises(PlanError, match=r"± 2 on age × sex: no plan within .* these tables alone take ρ ≈ 0\.\d+"):
+    with pytest.raises(PlanError, match=r"± 2 on age × sex: no plan within .* these tables alone need ρ ≈ 0\.\d+"):
         plan_for_targets(KWAY, BUDGET, {("age", "sex"): 2}, contributions=1)
 
 

@@ -25,7 +25,7 @@ def test_a_publication_is_checked_made_and_whole(tmp_path):
     assert mg.verify(tmp_path / "out") == ()
     assert mg.load(tmp_path / "out").method == released.method == publication.method
     assert "Toys" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    with pytest.raises(StoreError, match="is there already"):
+    with pytest.raises(StoreError, match="already exists"):
         publication.check(WORKLOAD)
 
 
@@ -70,7 +70,7 @@ def test_an_export_that_cannot_be_made_is_refused(tmp_path, form, options, messa
     with pytest.raises(ReleaseError, match=message):
         mg.export(released, tmp_path / "out", form=form, **options)
     (tmp_path / "there").touch()
-    with pytest.raises(ReleaseError, match="there exists already; choose another name"):
+    with pytest.raises(ReleaseError, match="there already exists; choose another name"):
         mg.export(released, tmp_path / "there", form="registry")
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 

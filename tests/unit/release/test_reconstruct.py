@@ -34,7 +34,7 @@ def test_a_start_must_be_a_solution_of_the_same_workload():
 
 @pytest.mark.parametrize("method", ["mle", "trunc", "trunc+rescale"])
 def test_methods_without_rounds_start_from_nothing_and_report_no_progress(method):
-    with refused(f"method {method!r} starts from nothing; leave start out"):
+    with refused(f"method {method!r} does not use a start; leave start out"):
         reconstruct(NOISY, WORKLOAD, method=method, start=reconstruct(NOISY, WORKLOAD))
     calls = []
     reconstruct(NOISY, WORKLOAD, method=method, progress=lambda steps, gap: calls.append(steps))

@@ -175,7 +175,7 @@ def test_where_rows_were_left_out_the_intervals_are_of_those_that_were_kept(read
     assert ", noise is the only error that the release adds" not in text
     assert "To the unbiased estimates for the rows that were kept, noise is the only error added" in text
     assert "its 95 % interval covers the true count of the rows that were kept in 95 of 100" in text
-    assert "records of the true count of the rows that were kept, be that 10" in text
+    assert "records of the true count of the rows that were kept, whether that is 10" in text
     assert "the unbiased estimate, which covers the true count of the rows that were kept in 95 of 100" in text
     assert "rows that were kept" not in read.text
     assert "To the unbiased estimates, noise is the only error that the release adds" in read.text
@@ -299,7 +299,7 @@ def test_a_release_of_the_total_alone_has_no_pickers():
     [
         ("mle", "its counts are the unbiased estimates themselves"),
         ("lnn", "In the published counts no cell is below zero"),
-        ("lnn", "agree with each other, no cell is below zero, and what is mere noise is smoothed"),
+        ("lnn", "agree with each other, no cell is below zero, and noise is smoothed"),
         ("trunc", "The truncated count is the same with zero in place of what is below zero. Tables truncated"),
         ("trunc+rescale", "each table then scaled to the estimated total"),
     ],

@@ -141,7 +141,7 @@ def test_frames(survey):
     assert frame["sex"].cat.ordered
     assert isinstance(rows.to_polars(), pl.DataFrame)
     assert rows.to_polars().shape == frame.shape == (len(rows), 4)
-    assert repr(rows) == f"Rows({len(rows):,} made-up rows of 4 attributes)"
+    assert repr(rows) == f"Rows({len(rows):,} synthetic rows of 4 attributes)"
 
 
 def test_distances_are_by_order_and_those_of_a_recount(kinds):
@@ -186,7 +186,7 @@ def test_files_hold_the_rows_and_say_what_they_are(survey, tmp_path, suffix):
     mine = rows.to_pandas()
     for name in mine.columns:
         assert (frame[name].astype(mine[name].dtype) == mine[name]).all(), name
-    with pytest.raises(ReleaseError, match="is there already; name another file"):
+    with pytest.raises(ReleaseError, match="already exists; name another file"):
         rows.save(file)
     rows.save(file, codes=True, overwrite=True)
 
@@ -270,7 +270,7 @@ def test_files_that_cannot_be_written_are_refused(survey, tmp_path):
     with pytest.raises(ReleaseError, match="is not there; make it first"):
         rows.save(tmp_path / "nowhere" / "rows.csv")
     (tmp_path / "rows.csv-metadata.json").write_text("mine")
-    with pytest.raises(ReleaseError, match=r"metadata\.json is there already"):
+    with pytest.raises(ReleaseError, match=r"metadata\.json already exists"):
         rows.save(tmp_path / "rows.csv")
     assert not (tmp_path / "rows.csv").exists()
 

@@ -161,7 +161,7 @@ class Key:
         column = nw.col(self._named)
         if is_text(self._kind):
             return column if self._kind == nw.String else column.cast(nw.String)
-        # −0.0 becomes 0.0, which not every engine takes for equal.
+        # −0.0 becomes 0.0, which not every engine treats as equal.
         return column.cast(nw.Float64) + 0.0 if self._kind.is_float() else column
 
     def _missing(self) -> nw.Expr:
@@ -197,7 +197,7 @@ class Key:
         return [*arms, _number(rest)]
 
     def _values(self) -> list[tuple[Any, int]]:
-        """Return the declared texts, dates or truth values that a column of this type can hold, with their codes."""
+        """Return the declared texts, dates or booleans that a column of this type can hold, with their codes."""
         values = self._attribute.values
         if self._kind == nw.Boolean:
             return list(values.truths.items())

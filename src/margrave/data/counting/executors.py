@@ -1,6 +1,6 @@
 """One pass on a cluster: the compiled counter runs where the rows are, and the engine adds up what it finds.
 
-Every partition of the table is counted by the loops that count fetched rows, in a Python process beside the engine
+Every partition of the table is counted by the loops that count fetched rows, in a Python process next to the engine
 (`mapInArrow` of Spark). It returns the cells that are not empty, as rows (cell, count); a cell is a place in the buffer
 of all tables, which tells the table too. The engine adds up the counts of equal cells. The table is read once, however
 many tables are counted, and this process receives no more than the counts.
@@ -12,7 +12,7 @@ they are, and the encoder that codes fetched rows codes them there.
 Where the rows of a person are limited, a first function returns, instead of counts, whose row it is and its codes; the
 engine chooses by the rule of `margrave.data.persons`, and only kept rows reach the second function, which counts.
 
-A function never raises an error, because an engine would write its text, and with it perhaps a value, into logs. It
+A function never raises an error, because an engine would write its text, and with it possibly a value, into logs. It
 returns the problem as a row instead, in words that contain nothing of the table.
 """
 
@@ -52,7 +52,7 @@ _WORD_BITS = 63
 # Marks are −4 … −1; moved by this, every code and every mark is a digit.
 _MARKS = 4
 _ERROR = -2  # in a table of codes, below DROPPED
-# A column that has to be compared with more values is sooner coded beside the engine than in it.
+# A column that has to be compared with more values is coded faster next to the engine than in it.
 _MOST_ENGINE_VALUES = 24
 CELL, COUNT, PROBLEM = "margrave_cell", "margrave_count", "margrave_problem"
 _COUNTED = pa.schema([(CELL, pa.int64()), (COUNT, pa.int64()), (PROBLEM, pa.string())])
@@ -141,7 +141,7 @@ class Coder:
     raw
         The attributes whose columns are sent as the table has them.
     privacy_id
-        The column that tells whose row it is, if rows are to be chosen.
+        The column that identifies the person of each row, if rows are to be chosen.
     """
 
     domain: Domain
@@ -239,7 +239,7 @@ class Encode:
         return pa.schema([(PERSON, pa.string()), (ROW, pa.string()), *words, (PROBLEM, pa.string())])
 
     def trouble(self, problem: str) -> pa.RecordBatch:
-        """Return a row that says what is wrong; it is nobody's, so that no row of a person displaces it."""
+        """Return a row that says what is wrong; it belongs to no person, so that no row of a person displaces it."""
         words = [pa.array([0])] * self.words
         columns = [pa.nulls(1, pa.string()), pa.array([""]), *words, pa.array([problem])]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)

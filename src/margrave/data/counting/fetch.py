@@ -239,7 +239,7 @@ class RowCoder:
     counts
         The column that tells what each row counts for, if there is one.
     privacy_id
-        The column that tells whose row it is, if there is one.
+        The column that identifies the person of each row, if there is one.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # Columns get names of ours, so that they never clash with those of the table.
 _CODE, _FOUND = "margrave_code_{}", "margrave_found_{}"
 _TEXT, _LABEL, _LABEL_CODE = "margrave_text_{}", "margrave_label_{}", "margrave_label_code_{}"
-# What is taken for the number of rows where the caller states none.
+# The assumed number of rows where the caller states none.
 _NOMINAL_ROWS = 10**6
 # The most cells of tables that are counted together; 1: every table is counted by itself.
 _LIMITS = (1, 2**8, 2**10, 2**12, 2**14, 2**16)
@@ -71,7 +71,7 @@ def choose(engine: Engine, layout: Layout, rows: int | None = None) -> tuple[boo
     columns = len({k for members in outer for k in members})
     pushed = _cheapest(engine, layout, rows)[1]
     fetched = engine.costs.query + _assumed(rows) * max(columns, 1) * engine.costs.fetched
-    stated = "as stated" if rows is not None else "taken for the number that is not stated"
+    stated = "as stated" if rows is not None else "assumed, because none is stated"
     reason = (
         f"for {len(outer):,} tables of {columns:,} columns and {_assumed(rows):,} rows ({stated}), counting there is "
         f"expected to take {pushed:.2g} s, fetching {fetched:.2g} s"
@@ -228,7 +228,7 @@ class PushDown:
         return f"column {self._privacy_id!r} has ids of a type that not every engine compares alike; {FETCH}"
 
     def _folded(self) -> str:
-        """Say which texts the engine may take for equal although they differ."""
+        """Say which texts the engine may treat as equal although they differ."""
         texts = [key.name for key in self._keys.values() if key.compares_texts]
         if self._privacy_id is not None and self._id_kind is not None and is_text(self._id_kind):
             texts.append(self._privacy_id)
@@ -266,7 +266,7 @@ class PushDown:
         return rows.select(person, row.alias(ROW), *(_CODE.format(k) for k in needed))
 
     def _check(self, rows: nw.LazyFrame[Any]) -> None:
-        """Refuse a table with a row that is nobody's, or with a value that its attribute calls an error."""
+        """Refuse a table with a row without an id, or with a value that its attribute does not allow."""
         marks = [(k, mark) for k, key in self._keys.items() for mark in key.errors]
         asked = [nw.col(_CODE.format(k)) == mark for k, mark in marks]
         if self._id_kind is not None:

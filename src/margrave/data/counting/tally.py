@@ -150,7 +150,7 @@ class Tally:
         """Add the rows to one wide table."""
         counts, shape = self._counts[table], self._shapes[table]
         members = np.array(self._wide[table].members, dtype=np.int64)
-        # Cell numbers of 32 bits are made twice as fast, and hardly a table has more cells.
+        # Cell numbers of 32 bits are made twice as fast, and few tables have more cells.
         index: type[np.integer[Any]] = np.uint32 if counts.size < 2**32 else np.int64
         axes: Cells = np.array(shape, dtype=index)
         scratch: Cells = np.empty(_BLOCK, dtype=index)
@@ -299,7 +299,7 @@ class CodedTable:
         self.domain = domain
         stacked = _stacked(codes, domain)
         if stacked is None:
-            raise DataError("the table does not fit in memory", remedy="use a machine with more")
+            raise DataError("the table does not fit in memory", remedy="use a machine with more memory")
         self._codes = stacked
 
     def count(self, layout: Layout) -> Integers:

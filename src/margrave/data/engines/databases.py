@@ -39,7 +39,7 @@ _TABLES = """
     SELECT CASE table_schema WHEN 'public' THEN table_name ELSE table_schema || '.' || table_name END::text
     FROM information_schema.tables WHERE table_schema NOT IN ('pg_catalog', 'information_schema') ORDER BY 1
 """
-# Which of some columns are text (25) or varchar (1043), of a collation that takes no two texts for equal. No row is
+# Which of some columns are text (25) or varchar (1043), of a collation that treats no two texts as equal. No row is
 # read: the columns of an outer join with nothing have their types all the same.
 _BYTEWISE = """
     SELECT {tests} FROM (SELECT 1) AS one
@@ -50,7 +50,7 @@ _IS_BYTEWISE = """
     AND (SELECT collisdeterministic FROM pg_collation WHERE oid = pg_collation_for({name})::regcollation)
 """
 # The type of the only column of a query (of a domain the type below; 3500, anyenum, for enumerations) and its name;
-# and, where it has texts, whether its collation takes no two of them for equal. No row is read, as above.
+# and, where it has texts, whether its collation treats no two of them as equal. No row is read, as above.
 _ONE_COLUMN = "(SELECT 1) AS one LEFT JOIN LATERAL (SELECT * FROM ({query}) AS asked LIMIT 0) AS q(id) ON true"
 _ID_TYPE = f"""
     SELECT CASE typtype WHEN 'e' THEN 3500 WHEN 'd' THEN typbasetype ELSE oid END::bigint, typname
@@ -86,7 +86,7 @@ def open_ibis(table: Any, stack: ExitStack) -> Engine:  # noqa: ANN401 - Ibis is
 
 
 def _relation(table: Any, backend: Any) -> Any:  # noqa: ANN401 - Ibis is an extra
-    """Return an Ibis table on DuckDB as a relation of DuckDB: Ibis 12 asks for a method that DuckDB 2 has no more."""
+    """Return an Ibis table on DuckDB as a relation of DuckDB: Ibis 12 calls a method that DuckDB 2 no longer has."""
     _hand_over(table)
     return backend.con.sql(backend.compile(table))
 
@@ -104,7 +104,7 @@ class IbisDuckEngine(DuckEngine):
 
 
 class IbisEngine(Engine):
-    """An Ibis table, on a back end whose ways with texts are not known."""
+    """An Ibis table, on a back end whose text comparison is not known."""
 
     # A connection may belong to the thread that made it, as that of SQLite does.
     threaded = False

@@ -80,7 +80,7 @@ class Engine(ABC):
     names
         The columns.
     untyped
-        Whether all values are texts that numbers and truth values have to be read from.
+        Whether all values are texts that numbers and booleans have to be read from.
     decimal
         The mark before the fraction of a number that is read from a text.
     remote
@@ -289,9 +289,7 @@ class ArrowEngine(Engine):
             yield from self._data.scanner(columns=list(columns), batch_size=BATCH_ROWS).to_batches()
             return
         if self._data in _READ:
-            raise DataError(
-                "this reader of Arrow data was read before, and it can be read once", remedy="make a new one"
-            )
+            raise DataError("this Arrow reader was already read, and it can be read only once", remedy="make a new one")
         _READ.add(self._data)
         for batch in self._data:
             yield batch.select(list(columns))
@@ -349,7 +347,7 @@ class DuckEngine(Engine):
         return FOLDED if kind.id == "varchar" and self._folds(column) else ""
 
     def _folds(self, column: str) -> bool:
-        """Tell whether the collation of a column takes texts for equal that differ; no row is read."""
+        """Tell whether the collation of a column treats different texts as equal; no row is read."""
         nothing = self._relation.project(f"{quoted(column)} AS id").limit(0)
         values = ", ".join(f"('{text}')" for text in _ALIKE)
         texts = f"(VALUES {values}) AS texts(given) LEFT JOIN {_IDS} ON true"
@@ -393,9 +391,9 @@ def require_columns(
         named += ", or if a CSV file has no header, give names=… (--names age,sex)"
     remedies = dict.fromkeys(columns, named)
     if counts is not None:
-        remedies[counts] = "give the column that tells how often each row is there as counts=… (--counts)"
+        remedies[counts] = "name the column that says how often each row counts by counts=… (--counts)"
     if privacy_id is not None:
-        remedies[privacy_id] = "give the column that tells whose row it is as privacy_id=… (--privacy-id)"
+        remedies[privacy_id] = "name the column that identifies the person of each row by privacy_id=… (--privacy-id)"
     for name, remedy in remedies.items():
         if name not in engine.names:
             hint = suggestion(name, engine.names) if for_custodian or not engine.untyped else _hint(name, engine.names)
@@ -403,7 +401,7 @@ def require_columns(
 
 
 def require_ids(engine: Engine, privacy_id: str) -> None:
-    """Raise `DataError` if the engine takes ids for equal that differ, or changes ids when it returns them.
+    """Raise `DataError` if the engine treats different ids as equal, or changes ids when it returns them.
 
     Parameters
     ----------

@@ -214,9 +214,9 @@ def _json_relation(files: Sequence[str], stack: ExitStack) -> Any:  # noqa: ANN4
 
 
 def _check_case(names: Sequence[str]) -> None:
-    """Refuse names that DuckDB would take for one."""
+    """Refuse names that DuckDB would treat as one."""
     if len({name.lower() for name in names}) != len(names):
-        raise DataError("two columns have names that differ only in case", remedy="give each a name of its own")
+        raise DataError("two columns have names that differ only in case", remedy="give each its own name")
 
 
 def _relation(function: str, files: Sequence[str], options: str, stack: ExitStack, fields: str = "*") -> Any:  # noqa: ANN401 - a relation
@@ -257,8 +257,7 @@ def open_database(path: str | os.PathLike[str], table: str | None, query: str | 
     except Exception as error:
         raise DataError(
             f"the file {name!r} cannot be opened ({type(error).__name__})",
-            remedy="see that it is a DuckDB file, and where it "
-            "is open already, give a relation of the connection that has it",
+            remedy="check that it is a DuckDB file; if it is open already, give a relation of that connection",
         ) from None
     if query is not None:
         return DuckEngine(connection.sql(duckdb_select(query)), stack)
@@ -291,7 +290,7 @@ def read_headers(files: Sequence[str], text_format: TextFormat) -> list[str]:
     if len(set(names)) != len(names):
         raise DataError(
             "two columns of the header have the same name",
-            remedy=f"give each a name of its own; {_IF_NO_HEADER}",
+            remedy=f"give each its own name; {_IF_NO_HEADER}",
         )
     return names
 
@@ -440,7 +439,7 @@ def fault_of(files: Sequence[str], text_format: TextFormat) -> DataError | None:
 
 
 def _fault_of_one(file: str, text_format: TextFormat) -> DataError | None:
-    """Read a CSV file once more, slowly, for what is wrong with it."""
+    """Read a CSV file again, slowly, to find what is wrong with it."""
     try:
         with open_text(file, text_format.encoding) as lines:
             rows = csv.reader(lines, delimiter=text_format.delimiter_of(file), strict=True)
@@ -456,7 +455,7 @@ def _fault_of_one(file: str, text_format: TextFormat) -> DataError | None:
     except csv.Error:
         return DataError(
             f"a field of {file!r} does not end where it should",
-            remedy="see that every double quote at the beginning of a "
+            remedy="check that every double quote at the beginning of a "
             "field has one at its end, and that quotes inside are doubled",
         )
     return None

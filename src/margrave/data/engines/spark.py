@@ -47,7 +47,7 @@ class SparkEngine(FrameEngine):
     def column(self, name: str) -> str:
         """Return the name that a column has in `lazy`."""
         if self.names.count(name) > 1:
-            raise DataError(f"the frame has two columns {name!r}", remedy="give each a name of its own, or drop one")
+            raise DataError(f"the frame has two columns {name!r}", remedy="give each its own name, or drop one")
         return _COLUMN.format(self.names.index(name))
 
     def bytewise(self, columns: Sequence[str]) -> frozenset[str]:

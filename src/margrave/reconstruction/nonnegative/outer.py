@@ -300,11 +300,11 @@ class Part:
         return float(self._tables(state, inner, into, compare=False)[0].min())
 
     def distance(self, state: int, inner: Floats, other: int) -> float:
-        """Return Σ |x − x'| between the tables of a state and those that stand in the place of another one."""
+        """Return Σ |x − x'| between the tables of a state and those in the place of another one."""
         return float(self._tables(state, inner, other, compare=True)[1].sum())
 
     def loss(self, place: int) -> float:
-        """Return Σ w ‖C x − z‖² of the outer tables that stand in the place of a state, those held not counted."""
+        """Return Σ w ‖C x − z‖² of the outer tables in the place of a state, except those held."""
         distances = np.zeros(self.tables)
         facets = self._facets_of(REPAIR)
         self._run(residual_distances, self.inner_cells, self.z, self.point(place), facets, distances)
@@ -313,7 +313,7 @@ class Part:
         return float(self.weights[free] @ distances[free])
 
     def violations(self, place: int, total: float) -> Lacking:
-        """Return what is negative in the tables that stand in the place of a state."""
+        """Return what is negative in the tables in the place of a state."""
         spread: list[Floats] = []
         worst, masses = np.zeros(self.tables), np.zeros(self.tables)
         point = self.point(place)
@@ -354,7 +354,7 @@ class Part:
         self.point(place)[:] = 0.0
 
     def read(self, place: int, begin: int, end: int) -> Floats:
-        """Return the cells begin … end − 1 of what stands in the place of a state."""
+        """Return the cells begin … end − 1 of the tables in the place of a state."""
         return self.point(place)[begin:end]
 
     def _tables(self, state: int, inner: Floats, place: int, *, compare: bool) -> tuple[Floats, Floats]:

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from margrave.algebra.layout import Layout
     from margrave.reconstruction.estimates import Estimates
 
-# The paper's η for its own weights, which are at most k_∅: unmeasured residuals are held nearer to zero than measured
+# The paper's η for its own weights, which are at most k_∅: unmeasured residuals are held closer to zero than measured
 # ones to their estimates.
 _ETA = 40.0
-# Cells of tables that are held may be negative by rounding, by this share of the total; no repair could mend that.
+# Cells of tables that are held may be negative by rounding, by this share of the total; no repair could change that.
 ROUNDING = 1e-12
 # A loss below this share of that of all-zero tables is rounding.
 _ROUNDED_LOSS = 1e-26

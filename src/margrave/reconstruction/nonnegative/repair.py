@@ -7,25 +7,26 @@ point near x that is in both sets: the tables that agree (and keep what is held)
 That is the problem of ``splitting`` with all weights zero, and its rounds are then the Douglas–Rachford iteration for
 two sets, an affine and a polyhedral one. Where the sets meet in a positive table, this iteration ends after *finitely*
 many rounds, exactly in the intersection (Bauschke, Dao, Noll & Phan, 2015, "On Slater's condition and finite
-convergence of the Douglas–Rachford algorithm"); alternating projections only come ever nearer. Measured: 4 to 20 rounds
-on wide workloads, 40 to 110 on sparse ones, where half of all cells are at zero (docs/solver.md). A round reads and
-writes one array.
+convergence of the Douglas–Rachford algorithm"); alternating projections only come closer and closer. Measured: 4 to 20
+rounds on wide workloads, 40 to 110 on sparse ones, where half of all cells are at zero (docs/solver.md). A round reads
+and writes one array.
 
 Any penalties will do. Equal ones move least. Penalties in proportion to the cells of a table, for which all tables are
 alike in what an even spread of people costs, move more and end two to four times earlier. So a repair begins with equal
-ones, and where `FIRST_ROUNDS` are not enough, goes on with the others from where it has come.
+ones, and where `FIRST_ROUNDS` are not enough, continues with the others from there.
 
 Two fallbacks see to it that there is always an answer:
 
-- after `LAST_ROUNDS` more, what is still negative, by then next to nothing, is *lifted*: mixed with a positive table by
+- after `LAST_ROUNDS` more, what is still negative, by then a negligible amount, is *lifted*: mixed with a positive
+table by
   the least weight that leaves no negative cell;
 - where more than the total is held, the positive table must keep the holds: an *interior* point, if one is found.
 
-The lift is made to measure. Let d_γ = max(−μ_γ − t T/n_γ, 0) be what table γ lacks beyond a uniform floor t T. Spread
-each missing count evenly over the attributes outside γ: that is a non-negative data vector, so its tables agree with
-each other and cover all that is lacking. Its residuals are C_τ Σ_{γ⊇τ} (sum of d_γ over γ∖τ), one adjoint with weights
-n_γ, divided by n_τ. Its mass, t T + Σ d, against T is the weight. The floor t that costs least leaves above it cells of
-total uniform share one: Σ_{cells above} 1/n_γ = 1.
+The lift is as small as possible. Let d_γ = max(−μ_γ − t T/n_γ, 0) be what table γ lacks beyond a uniform floor t T.
+Spread each missing count evenly over the attributes outside γ: that is a non-negative data vector, so its tables agree
+with each other and cover all that is lacking. Its residuals are C_τ Σ_{γ⊇τ} (sum of d_γ over γ∖τ), one adjoint with
+weights n_γ, divided by n_τ. Its mass, t T + Σ d, against T is the weight. The floor t that costs least leaves above it
+cells of total uniform share one: Σ_{cells above} 1/n_γ = 1.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _SAME_SHARE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Repair:
-    """Tables without negative cells, but for rounding; the outer ones stand in the place of the crew's repair.
+    """Tables without negative cells, except for rounding; the outer ones are in the place of the crew's repair.
 
     Attributes
     ----------
@@ -125,8 +126,8 @@ class Repairer:
     def _lift(self, crew: Crew, inner: Floats, total: float) -> float:
         """Lift what is negative and return the weight of the lift, infinite if there is nothing to mix in."""
         if self.problem.holds_more:
-            # Tables that the holds fix can have cells that are zero, and come out as −1e-17; nothing can mend that. The
-            # sum of a table counts, since cutting it off is what makes tables disagree.
+            # Tables that the holds fix can have cells that are zero, and come out as −1e-17; nothing can change that.
+            # The sum of a table counts, since cutting it off is what makes tables disagree.
             lacking = max(one.mass for one in crew.run(Part.violations, REPAIR, total))
             return 0.0 if lacking <= ROUNDING * total else mix(self.problem, crew, inner, self.interior)
         if total <= 0:
@@ -143,7 +144,7 @@ def feasibility(problem: Problem, z: Floats | None = None) -> Problem:
 
 
 def run_to_feasibility(search: Splitting, most: int) -> bool:
-    """Do rounds until no cell of the tables of the state is negative, at most so many; tell whether that was reached.
+    """Do rounds until no cell of the tables of the state is negative, at most this many; tell whether that was reached.
 
     A round tells what was negative before it, so that its tables are gone; a round that moves nothing asks again.
     """

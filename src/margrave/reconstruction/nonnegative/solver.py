@@ -152,7 +152,7 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """How good a feasible point is, proven by multipliers; its outer tables stand in the place of the repair.
+    """How good a feasible point is, proven by multipliers; its outer tables are in the place of the repair.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class Certificate:
     dual
         g(λ), which no feasible loss is below.
     gap
-        (f(r') − g(λ)) / f(r'); absolute where f(r') is next to nothing. Infinite where no feasible point was found.
+        (f(r') − g(λ)) / f(r'); absolute where f(r') is negligible. Infinite where no feasible point was found.
     lift
         The share of the total that the repair moved; zero where all-zero tables are the best that is known.
     violation
@@ -194,7 +194,7 @@ def certify(rounds: Splitting, repairer: Repairer) -> Certificate:
 
 
 def relative_gap(problem: Problem, difference: float, loss: float) -> float:
-    """Return a difference of losses relative to the loss, or as it is where the loss is next to nothing."""
+    """Return a difference of losses relative to the loss, or as it is where the loss is negligible."""
     gap = abs(difference)  # below zero by rounding alone, which is then what is not known
     return gap / loss if loss > problem.rounding_loss else gap
 
@@ -404,7 +404,7 @@ def _nobody(estimates: Estimates) -> Solution:
 
 
 def _as_estimated(problem: Problem, crew: Crew) -> Solution:
-    """Return the tables of the estimates, none of which is negative: no others are nearer."""
+    """Return the tables of the estimates, none of which is negative: no others are closer."""
     lay_out(problem, crew, REPAIR)
     inner = np.array(problem.z[: problem.layout.inner_cells])
     transform.raise_inner(problem.layout.within, inner, inner)
@@ -420,7 +420,7 @@ def _solution(run: _Run, proof: Certificate, status: Status) -> Solution:
     if not math.isfinite(proof.gap):
         raise ReleaseError(
             f"no non-negative tables were found within {rounds.steps} steps that keep all held residuals",
-            remedy="hold fewer residuals, or raise max_steps (a held table with cells next to zero leaves no room)",
+            remedy="hold fewer residuals, or raise max_steps (a held table with cells close to zero leaves no room)",
         )
     marginals = run.crew.result(proof.inner)
     np.maximum(marginals, 0.0, out=marginals)

@@ -207,7 +207,7 @@ class Splitting:
         return min(self.crew.run(Part.write_tables, self.state, self.inner, place))
 
     def distance(self, place: int) -> float:
-        """Return Σ |x − x'| between the outer tables x and those that stand in the place of a state of the crew."""
+        """Return Σ |x − x'| between the outer tables x and those in the place of a state of the crew."""
         return sum(self.crew.run(Part.distance, self.state, self.inner, place))
 
     def loss(self, place: int, inner: Floats) -> float:

@@ -50,7 +50,7 @@ _MOST_PROCESSES = 1024
 
 @contextmanager
 def opened(workers: object) -> Iterator[Hire | None]:
-    """Give what divides a problem among workers, and let go of them in the end; None for no workers.
+    """Give what divides a problem among workers, and release them at the end; None for no workers.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def opened(workers: object) -> Iterator[Hire | None]:
 
 
 def memory_of_worker(layout: Layout, workers: int) -> int:
-    """Return the bytes that each of so many workers takes for a layout: z, two states and two buffers of facets."""
+    """Return the bytes that each of this many workers takes for a layout: z, two states and two buffers of facets."""
     outer = layout.cells - layout.inner_cells
     return 8 * (3 * -(-outer // workers) + 2 * -(-layout.facet_cells // workers) + 8 * layout.inner_cells)
 
@@ -227,7 +227,7 @@ class _Remote:
         return getattr(self._part, name)(*own, **options)
 
     def close(self) -> None:
-        """Let go of all arrays."""
+        """Release all arrays."""
         del self._part, self._z
 
 

@@ -80,7 +80,7 @@ def require_form(path: str | os.PathLike[str], form: str, agency: str | None, da
     if form not in FORMS:
         raise ReleaseError(f"no form {form!r}{suggestion(str(form), FORMS)} (there are {', '.join(FORMS)})")
     if os.path.lexists(path):
-        raise ReleaseError(f"{path} exists already", remedy="choose another name")
+        raise ReleaseError(f"{path} already exists", remedy="choose another name")
     if form == "sdmx" and (agency is None or dataflow is None):
         raise ReleaseError("sdmx needs agency (--agency) and dataflow (--dataflow), the identifiers of the tables")
     require_outside(path)

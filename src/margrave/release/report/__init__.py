@@ -178,9 +178,9 @@ def _content(release: Release, title: str, findings: Findings, embedding: Embedd
 
 
 def _script_parts(release: Release) -> dict[str, object]:
-    """Return what the script needs beside the tables."""
+    """Return what the script needs in addition to the tables."""
     words, estimates = release.method.words, facts.estimates(release.provenance)
-    agree = "" if release.method.agree else " Each table was made by itself, and they need not be the sums."
+    agree = "" if release.method.agree else " Each table was made separately, so these need not be the sums."
     return {
         "charts": {"heatMap": charts.heat_map(), "errorBars": charts.error_bars()},
         "twoProducts": not release.method.unbiased,
@@ -317,7 +317,7 @@ def _hash(script: str) -> str:
 
 
 def _file(name: str) -> str:
-    """Return the text of a file beside this module."""
+    """Return the text of a file next to this module."""
     return files("margrave.release.report").joinpath(name).read_text(encoding="utf-8")
 
 

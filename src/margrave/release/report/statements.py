@@ -150,8 +150,8 @@ def exactness(release: Release, findings: Findings) -> str:
     return (
         f"{only}, and its size is known exactly. It does not depend on how large a count is: in "
         f"{_typical(last.order)}, 95 of 100 unbiased cells are within {margin} {facts.noun(release.provenance)} of "
-        f"{covered(domain, record)}, be that 10 or 10,000. So large counts are exact in proportion, and small ones are "
-        f"not. {kept}".rstrip()
+        f"{covered(domain, record)}, whether that is 10 or 10,000. So large counts are precise relative to "
+        f"their size, and small ones are not. {kept}".rstrip()
     )
 
 
@@ -179,8 +179,8 @@ def below_zero(release: Release, findings: Findings) -> list[str]:
     said = [
         "The noise pushes counts down as often as up, and small ones below zero. Of the unbiased cells of "
         f"{'the total' if last.order == 0 else 'tables of ' + order_name(last.order)}, "
-        f"{percent(last.negative or 0)} are below zero. No true count is; but simply to cut them off would make sums "
-        "too high."
+        f"{percent(last.negative or 0)} are below zero. No true count is; but simply setting them to zero would make "
+        "sums too high."
     ]
     if release.method.unbiased:
         return [*said, "This release keeps them: its counts are the unbiased estimates themselves."]

@@ -82,8 +82,8 @@ and the whole release, with queries and any sub-table, by margrave:
 `domain.json` says what the categories mean, `csvw-metadata.json` says the same of the columns for programs that know
 the W3C's CSV on the Web. `measurements.npz` and `subtables.npz` hold the noisy measurements and the smaller tables, as
 plain numpy arrays; `manifest.json` lists all files with their SHA-256 checksums. `mg.load` verifies that of a file
-before it uses the file; `mg.load(".", strict=True)` verifies all of them at once. Take nothing out of this folder and
-put nothing in.
+before it uses the file; `mg.load(".", strict=True)` verifies all of them at once. Do not add or remove
+files in this folder.
 
 ## How to cite
 
@@ -168,7 +168,7 @@ def _tables(tables: Sequence[TableEntry], apostrophes: bool) -> list[str]:
     if len(tables) > _MOST_SHOWN:
         lines.append(f"- … and {len(tables) - _MOST_SHOWN:,} more, listed in `manifest.json`")
     if tables[0].csv is not None:
-        guard = "; a text that a spreadsheet would take for a formula has an apostrophe in front" if apostrophes else ""
+        guard = "; a text that a spreadsheet would read as a formula has an apostrophe in front" if apostrophes else ""
         lines.append(f"- `{tables[0].csv}` and so on: the same tables as CSV{guard}")
     return lines
 

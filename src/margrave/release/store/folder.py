@@ -1,6 +1,6 @@
 """The folder of a release, which is there as a whole or not at all, and the documents in it.
 
-A folder is written under a hidden name beside its place, brought to disk, and renamed. A process that is killed leaves
+A folder is written under a hidden name next to its place, brought to disk, and renamed. A process that is killed leaves
 at most a hidden folder ``.name.….draft``, which means nothing and may be deleted. A folder that is replaced is first
 renamed to ``.name.….former``; if the machine stops just then, it is complete under that name.
 
@@ -31,12 +31,12 @@ _SHOWN = 40
 
 @contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
-    """Give a hidden folder to write to, and rename it to the target in the end; nothing is left of a failure.
+    """Give a hidden folder to write to, and rename it to the target at the end; a failure leaves nothing.
 
     Parameters
     ----------
     target
-        Where the folder goes. What is there already is replaced: see that it may be, before (`checked_target`).
+        Where the folder goes. What already exists is replaced: see that it may be, before (`checked_target`).
     """
     draft = _hidden(target, "draft")
     try:
@@ -199,7 +199,7 @@ def checked_documents(documents: Mapping[str, str], *, taken: Iterable[str] = ()
     documents
         Texts by file name.
     taken
-        Names that are in use beside those of a release's own files; case does not count.
+        Names that are in use in addition to those of a release's own files; case does not count.
     """
     used = {name.casefold() for name in (*OWN_FILES, TABLES, *taken)}
     for name, text in documents.items():

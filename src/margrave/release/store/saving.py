@@ -68,7 +68,7 @@ class SavedTable(Protocol):
 
 
 class Saveable(Protocol):
-    """What is saved of a release; `margrave.Release` has it all."""
+    """What is saved of a release; `margrave.Release` has all of it."""
 
     @property
     def workload(self) -> Workload:
@@ -125,7 +125,7 @@ def save(
     title: str | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Write a release to a folder, which is there as a whole in the end or, on failure, not at all.
+    """Write a release to a folder, as a whole or, on failure, not at all.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def save(
     overwrite
         Replace a release, or an empty folder, of this name. Anything else is never replaced.
     csv
-        Write each table as CSV too, beside its Parquet file.
+        Write each table as CSV too, next to its Parquet file.
     documents
         Further texts to put into the folder, by file name, such as a report; they get a checksum too.
     title
@@ -204,9 +204,9 @@ def unlisted_tables(layout: Layout, wanted: frozenset[AttributeSet]) -> Iterator
 
 
 def _check_replaceable(target: Path, *, overwrite: bool) -> None:
-    """Refuse to replace anything but a release, with nothing beside it that is not its own, and an empty folder."""
+    """Refuse to replace anything except an empty folder, or a release with only its own files in it."""
     if not overwrite:
-        raise StoreError(f"{target} is there already", remedy="name another folder, or replace it with overwrite=True")
+        raise StoreError(f"{target} already exists", remedy="name another folder, or replace it with overwrite=True")
     if not target.is_dir():
         raise StoreError(f"{target} is a file, which is never replaced", remedy="name a folder")
     present = set(list_files(target))

@@ -134,7 +134,7 @@ def test_the_verb_divides_the_work(four, weights):
     # How the work was divided is not part of what was made.
     assert divided.method == alone.method
     if divided.solution.steps:
-        with refused("the release to start from was loaded, or made by workers, and does not know where its rounds"):
+        with refused("the release to start from was loaded, or made by workers, and does not record the state"):
             mg.reconstruct(NOISY, WORKLOAD, method=method, start=divided)
 
 
@@ -148,7 +148,7 @@ def test_what_cannot_work_is_refused(workers):
 
 @pytest.mark.parametrize("method", ["mle", "trunc", "trunc+rescale"])
 def test_methods_without_rounds_have_nothing_to_divide(method):
-    with refused(f"method {method!r} has no work to divide; leave workers out"):
+    with refused(f"method {method!r} does not use workers; leave workers out"):
         mg.reconstruct(NOISY, WORKLOAD, method=method, workers=2)
 
 
