@@ -24,7 +24,7 @@ the message then names the command that continues. A second Ctrl-C ends at once,
 `margrave --install-completion` sets up the shell. `MARGRAVE_THREADS` limits the threads.
 
 Names, labels and paths are shown as texts: what would act on a terminal is written out, as in `\\x1b` and `\\u202e`;
-`--json` escapes it as JSON does, so that programs read the very same text.
+`--json` escapes it as JSON does, so that programs read exactly the same text.
 
 ## Job files
 
@@ -40,7 +40,7 @@ epsilon = 1.0
 delta = 1e-9
 contributions = 1
 ledger = "people.ledger"
-cap-epsilon = 2.0             # begins the ledger; for the life of the data set
+cap-epsilon = 2.0             # creates the ledger; for the life of the data set
 out = "release"
 title = "Survey of 2026"
 ```

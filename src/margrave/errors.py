@@ -43,16 +43,8 @@ class DomainError(MargraveError, ValueError):
     """A domain, or a file that should hold one, is not what it must be; or it has no such attribute or value."""
 
 
-class WorkloadError(MargraveError, ValueError):
-    """A workload names tables that cannot be made."""
-
-
 class PlanError(MargraveError, ValueError):
-    """A budget or a plan cannot be made as asked, or does not hold what it is asked for."""
-
-
-class NoiseError(MargraveError, ValueError):
-    """Noise or a choice cannot be drawn as asked, or its source of random bits is broken; no score is shown."""
+    """A workload, a budget or a plan cannot be made as asked, or does not hold what it is asked for."""
 
 
 class DataError(MargraveError, ValueError):
@@ -60,7 +52,10 @@ class DataError(MargraveError, ValueError):
 
 
 class MeasurementError(MargraveError, ValueError):
-    """An array, a measurement, its noise, or a file that should hold measurements is not what it must be."""
+    """An array, a measurement, its noise, or a file that should hold measurements is not what it must be.
+
+    Also where noise or a choice cannot be drawn as asked, or a source of random bits is broken; no score is shown.
+    """
 
 
 class ReleaseError(MargraveError, ValueError):

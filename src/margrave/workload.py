@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra.layout import AttributeSet, canonical, closure, maximal
-from margrave.errors import DomainError, WorkloadError
+from margrave.errors import DomainError, PlanError
 from margrave.escaping import html_table
 from margrave.memory import require_memory
 
@@ -64,7 +64,7 @@ class Workload:
 
     def __init__(self, domain: Domain, sets: Iterable[Iterable[str]], *, weights: Weights | None = None) -> None:
         if isinstance(sets, str | Mapping):
-            raise WorkloadError(
+            raise PlanError(
                 f"the sets of a workload must be a list of collections of names, got {sets!r}",
                 remedy="write [('age', 'sex')] for one table, and give weights as weights=…",
             )
@@ -85,13 +85,13 @@ class Workload:
     def _of_orders(cls, domain: Domain, fewest: int, most: int) -> Workload:
         """Return the workload of all sets of ``fewest`` to ``most`` attributes."""
         if not _is_whole(most) or not 0 <= most <= len(domain):
-            raise WorkloadError(
+            raise PlanError(
                 f"k is {most!r}", remedy=f"give a whole number from 0 to {len(domain)}, the attributes there are"
             )
         orders = range(fewest, most + 1)
         count = sum(math.comb(len(domain), order) for order in orders)
         if count > _MOST_TABLES:
-            raise WorkloadError(
+            raise PlanError(
                 f"k = {most} makes {count:,} tables, the most is {_MOST_TABLES:,}", remedy="choose a smaller k"
             )
         # Combinations of ascending positions come in canonical order: nothing to sort.
@@ -101,12 +101,12 @@ class Workload:
     def filter(self, *, max_cells: int) -> Workload:
         """Return the workload without the tables that have more than ``max_cells`` cells."""
         if not _is_whole(max_cells) or max_cells < 1:
-            raise WorkloadError(f"max_cells is {max_cells!r}", remedy="give a whole number of at least 1")
+            raise PlanError(f"max_cells is {max_cells!r}", remedy="give a whole number of at least 1")
         table = zip(self.positions, self.weights.tolist(), self._cells_of_each, strict=True)
         kept = {members: weight for members, weight, cells in table if cells <= max_cells}
         if not kept:
             smallest = min(self._cells_of_each)
-            raise WorkloadError(
+            raise PlanError(
                 f"no table has at most {max_cells:,} cells", remedy=f"the smallest has {smallest:,}: allow more"
             )
         return _assemble(Workload.__new__(Workload), self.domain, kept)
@@ -121,7 +121,7 @@ class Workload:
             theirs, which is 1 unless they were given another.
         """
         if not isinstance(weights, Mapping):
-            raise WorkloadError(f"weights must be a mapping, got {weights!r}", remedy="give {('age', 'sex'): 5}")
+            raise PlanError(f"weights must be a mapping, got {weights!r}", remedy="give {('age', 'sex'): 5}")
         named = {_distinct_positions(self.domain, names): _weight(weight) for names, weight in weights.items()}
         merged = {**dict(zip(self.positions, self.weights.tolist(), strict=True)), **named}
         return _assemble(Workload.__new__(Workload), self.domain, {one: merged[one] for one in canonical(merged)})
@@ -140,7 +140,7 @@ class Workload:
     def union(self, other: Workload) -> Workload:
         """Return the tables of both workloads; a set in both keeps the larger weight."""
         if self.domain != other.domain:
-            raise WorkloadError(
+            raise PlanError(
                 f"the workloads are over different domains, {self.domain!r} and {other.domain!r}",
                 remedy="make both over one (labels and descriptions count too)",
             )
@@ -179,7 +179,7 @@ class Workload:
     def largest(self, count: int = 5) -> tuple[Names, ...]:
         """Return the ``count`` sets with the most cells, largest first, equal ones in canonical order."""
         if not _is_whole(count) or count < 1:
-            raise WorkloadError(f"count is {count!r}", remedy="give a whole number of at least 1")
+            raise PlanError(f"count is {count!r}", remedy="give a whole number of at least 1")
         ranked = heapq.nlargest(count, range(len(self)), key=self._cells_of_each.__getitem__)
         return tuple(self.sets[index] for index in ranked)
 
@@ -261,7 +261,7 @@ class Workload:
 def _assemble(blank: Workload, domain: Domain, weight_of: Mapping[AttributeSet, float]) -> Workload:
     """Fill a blank workload with sets that are in canonical order, and their weights."""
     if not weight_of:
-        raise WorkloadError(
+        raise PlanError(
             "the workload names no table", remedy="give at least one set of attributes, or () for the total"
         )
     weights = np.fromiter(weight_of.values(), dtype=np.float64, count=len(weight_of))
@@ -283,7 +283,7 @@ def _largest_weights(sets: Sequence[AttributeSet], weights: Sequence[float]) -> 
 def _set_positions(domain: Domain, names: Iterable[str]) -> AttributeSet:
     """Return the positions of one set; refuse a text before its letters are read as names."""
     if isinstance(names, str):
-        raise WorkloadError(
+        raise PlanError(
             f"a table is a collection of attribute names, got the text {names!r}",
             remedy=f"write ({names!r},) for the table of one attribute",
         )
@@ -296,7 +296,7 @@ def _distinct_positions(domain: Domain, names: Iterable[str]) -> AttributeSet:
     given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else names
     positions = _set_positions(domain, given)
     if len(positions) != len(tuple(given)):
-        raise WorkloadError(f"the table {' × '.join(given)} names an attribute twice", remedy="name each once")
+        raise PlanError(f"the table {' × '.join(given)} names an attribute twice", remedy="name each once")
     return positions
 
 
@@ -308,12 +308,10 @@ def _listed_weights(domain: Domain, given: Sequence[AttributeSet], weights: Weig
         return _mapped_weights(domain, given, weights)
     # A text and a set have no order of numbers to go by.
     if not isinstance(weights, Iterable) or isinstance(weights, str | set | frozenset):
-        raise WorkloadError(
-            f"weights must be a list or a mapping, got {weights!r}", remedy="give one number for each set"
-        )
+        raise PlanError(f"weights must be a list or a mapping, got {weights!r}", remedy="give one number for each set")
     listed = [_weight(weight) for weight in weights]
     if len(listed) != len(given):
-        raise WorkloadError(f"{len(listed)} weights for {len(given)} sets", remedy="give one number for each set")
+        raise PlanError(f"{len(listed)} weights for {len(given)} sets", remedy="give one number for each set")
     return listed
 
 
@@ -326,12 +324,12 @@ def _mapped_weights(
     wanted = set(given)
     for members in weight_of:
         if members not in wanted:
-            raise WorkloadError(
+            raise PlanError(
                 f"a weight for {domain.names(members)}, which the workload does not name", remedy="leave it out"
             )
     for members in given:
         if members not in weight_of:
-            raise WorkloadError(f"no weight for {domain.names(members)}", remedy="give one for every set")
+            raise PlanError(f"no weight for {domain.names(members)}", remedy="give one for every set")
     return [weight_of[members] for members in given]
 
 
@@ -342,7 +340,7 @@ def _weight(weight: object) -> float:
     except OverflowError:  # a whole number too large for a float
         value = math.inf
     if not 0 < value < math.inf:
-        raise WorkloadError(f"a weight is {weight!r}", remedy="give a positive finite number")
+        raise PlanError(f"a weight is {weight!r}", remedy="give a positive finite number")
     return value
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from margrave.cli.job import Job
 from margrave.domain import Domain
-from margrave.errors import BudgetRefusedError, DataError, JobError, LedgerError, PlanError, WorkloadError
+from margrave.errors import BudgetRefusedError, DataError, JobError, LedgerError, PlanError
 from margrave.privacy.budget import Budget
 
 DOMAIN = Domain.fromdict({"age": 3, "sex": 2, "region": 4})
@@ -120,7 +120,7 @@ def test_workloads():
     assert len(Job(up_to=1).workload(DOMAIN)) == 4
     assert Job(tables=(("sex", "age"),)).workload(DOMAIN).sets == (("age", "sex"),)
     assert Job(kway=2, max_cells=8).workload(DOMAIN).sets == (("age", "sex"), ("sex", "region"))
-    with pytest.raises(WorkloadError):
+    with pytest.raises(PlanError):
         Job(kway=9).workload(DOMAIN)
 
 

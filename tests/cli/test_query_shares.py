@@ -9,10 +9,11 @@ import margrave as mg
 from margrave.cli.app import app
 
 
-def saved(tmp_path, table):
+def saved(tmp_path, table, method="mle", *, errors=False):
     domain = mg.Domain([mg.Attribute("sex", labels=("F", "M")), mg.Attribute("region", labels=("north", "south"))])
     noisy = mg.Measurements.from_marginals(domain, [(("sex", "region"), np.array(table), 4.0)])
-    mg.reconstruct(noisy, mg.Workload(domain, [("sex", "region")]), method="mle").save(tmp_path / "release")
+    workload = mg.Workload(domain, [("sex", "region")])
+    mg.reconstruct(noisy, workload, method=method, errors=errors).save(tmp_path / "release")
     return str(tmp_path / "release")
 
 
@@ -28,3 +29,16 @@ def test_a_share_of_next_to_nothing_is_anything_from_0_to_1_and_says_so(tmp_path
     shown = CliRunner().invoke(app, asked)
     assert shown.exit_code == 0
     assert "no information where the denominator" in shown.stdout
+
+
+def test_a_published_share_has_an_error_an_interval_and_a_word(tmp_path):
+    folder = saved(tmp_path, [[4000.0, 3.0], [6000.0, 1.0]], "lnn", errors=True)
+    asked = ["query", folder, "sex = 'F'", "--share-of", "", "--by", "region"]
+    north, south = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)["rows"]
+    for row in (north, south):
+        assert 0 <= row["count_low"] < row["share"] < row["count_high"] <= 1
+        assert row["count_error"] > 0
+    assert (north["reliability"], south["reliability"]) == ("reliable", "use with care")
+    shown = CliRunner().invoke(app, asked).stdout
+    assert "0.400" in shown
+    assert "reliable" in shown

@@ -88,6 +88,17 @@ def test_json_for_programs(survey):
     assert result["epsilon"] == 1.0
 
 
+def test_bounds_of_reliability_are_options(survey):
+    done = release(survey, "--no-report", "--reliable", "0.01", "--care", "0.02", "--reliable-within", "0")
+    assert done.returncode == 0, done.stderr
+    strict = mg.load(survey / "release").table("sex")
+    assert strict.reliability().tolist() == strict.bounds.judge(strict.values, strict.count_error).tolist()
+    assert (strict.bounds.reliable, strict.bounds.care, strict.bounds.floor) == (0.01, 0.02, 0)
+    refused = release(survey, "--reliable", "0.5", "--care", "0.2", out="other")
+    assert refused.returncode == 2
+    assert "the bounds are 0.5, 0.2, 1" in refused.stderr
+
+
 def test_a_job_file_does_the_same_and_options_override_it(survey):
     text = 'data = "people.csv"\ndomain = "domain.json"\nkway = 2\nepsilon = 1.0\ndelta = 1e-9\ncontributions = 1\n'
     (survey / "job.toml").write_text(text + 'out = "from-job"\nreport = false\n', encoding="utf-8")

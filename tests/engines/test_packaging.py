@@ -58,7 +58,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
 def test_the_sdist_holds_all_that_a_packager_needs(unpacked):
     for part in ("src", "tests", "docs", "examples", "experiments", "benchmarks"):
         here = {path.relative_to(ROOT) for path in (ROOT / part).rglob("*") if path.is_file()}
-        wanted = {path for path in here if not _UNWANTED & set(path.parts) and path.suffix not in (".pyc", ".nbi", ".nbc")}
+        wanted = {path for path in here if not _UNWANTED & set(path.parts)}
         there = {path.relative_to(unpacked) for path in (unpacked / part).rglob("*") if path.is_file()}
         assert wanted <= there, sorted(map(str, wanted - there))[:5]
     for file in ("LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md", "Makefile", "constraints.txt", "Dockerfile"):

@@ -11,7 +11,7 @@ import margrave as mg
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.reconstruction.estimates import Estimates
-from margrave.release.count_errors import CURVE, CountErrors
+from margrave.release.count_errors import CURVE, CountErrors, Line
 
 NAMES = list(SIZES)
 
@@ -58,7 +58,8 @@ def test_the_expected_product_is_the_mean_over_all_queries_of_a_shape(part, whol
         found.append((one * one, one * other, other * other))
         if expected is None:
             # Counts far above zero, so that nothing but the means decides.
-            expected = learned.of_parts(estimates, 7, (inside, outside), (np.array([1e6]), np.array([2e6])))
+            line = Line(np.array([2e6]), np.array([1e6]), 0.5)
+            expected = learned.of_parts(estimates, 7, (inside, outside), np.array([1e6]), line)
     products = np.mean(found, axis=0)
     least = 0.25  # a count is never known better than to a half
     assert expected.part == pytest.approx(max(products[0], least))

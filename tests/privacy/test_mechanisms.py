@@ -32,7 +32,6 @@ from margrave.errors import (
     LedgerError,
     MargraveError,
     MeasurementError,
-    NoiseError,
     PlanError,
 )
 from margrave.measurements import Measurements
@@ -724,17 +723,32 @@ BAD = {
         DataError,
         "the table is over .* and the plan over .*; use one domain for both",
     ),
-    "seed for entropy": (by_rounds, {"entropy": 7}, NoiseError, "a source of random bits is .* got 7"),
-    "variance too large": (by_rounds, {"budget": SMALL}, NoiseError, "is not representable: the variance must be from"),
-    "variance too small": (by_rounds, {"budget": LARGE}, NoiseError, "is not representable: the variance must be from"),
+    "seed for entropy": (by_rounds, {"entropy": 7}, MeasurementError, "a source of random bits is .* got 7"),
+    "variance too large": (
+        by_rounds,
+        {"budget": SMALL},
+        MeasurementError,
+        "is not representable: the variance must be from",
+    ),
+    "variance too small": (
+        by_rounds,
+        {"budget": LARGE},
+        MeasurementError,
+        "is not representable: the variance must be from",
+    ),
 }
 for run_name, run_bad in MECHANISMS.items():
-    BAD[f"no such sampler, {run_name}"] = (run_bad, {"sampler": "margrav"}, NoiseError, "no sampler 'margrav'; did you")
-    BAD[f"seed for sampler, {run_name}"] = (run_bad, {"sampler": 7}, NoiseError, "expected a sampler, got a int")
+    BAD[f"no such sampler, {run_name}"] = (
+        run_bad,
+        {"sampler": "margrav"},
+        MeasurementError,
+        "no sampler 'margrav'; did you",
+    )
+    BAD[f"seed for sampler, {run_name}"] = (run_bad, {"sampler": 7}, MeasurementError, "expected a sampler, got a int")
     BAD[f"source for sampler, {run_name}"] = (
         run_bad,
         {"sampler": InsecureSeededSource(7)},
-        NoiseError,
+        MeasurementError,
         r"expected a sampler, got a InsecureSeededSource; give 'margrave', 'opendp' or gaussian_sampler\(source=…\)",
     )
 
@@ -758,8 +772,8 @@ def test_bad_input_is_refused_before_anything_is_read_or_charged(case, tmp_path)
         ({("age",): 0}, PlanError, "the variance of age is 0; give a positive number"),
         ({(): -1}, PlanError, "the variance of the total is -1; give a positive number"),
         ({("age",): "much"}, PlanError, "a variance must be a finite number"),
-        ({("age",): 1, ("sex",): 10**31}, NoiseError, "is not representable: the variance must be from"),
-        ({("age",): 1, ("sex",): "1e-31"}, NoiseError, "is not representable: the variance must be from"),
+        ({("age",): 1, ("sex",): 10**31}, MeasurementError, "is not representable: the variance must be from"),
+        ({("age",): 1, ("sex",): "1e-31"}, MeasurementError, "is not representable: the variance must be from"),
         ({"age": 1}, DomainError, r"attributes are a list of names, got 'age'; write \('age',\) for one"),
         ({("age", "age"): 1}, PlanError, "the table age × age names an attribute twice; name each once"),
         ({("agee",): 1}, DomainError, "no attribute 'agee' in the domain; did you mean 'age'"),
@@ -855,7 +869,7 @@ def test_noise_in_floating_point_is_refused_whoever_draws_it():
 
 
 def test_a_class_in_place_of_a_source_is_refused_before_the_charge():
-    with pytest.raises(NoiseError, match=r"a source of random bits is SystemEntropy\(\)"):
+    with pytest.raises(MeasurementError, match=r"a source of random bits is SystemEntropy\(\)"):
         gaussian_sampler(source=SystemEntropy)
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from margrave.errors import NoiseError
+from margrave.errors import MeasurementError
 from margrave.privacy.entropy import InsecureSeededSource, SystemEntropy, Words
 from margrave.privacy.noise import (
     deviation_above,
@@ -59,7 +59,7 @@ def test_a_call_may_have_the_widest_and_the_narrowest_noise():
 )
 def test_a_parameter_that_is_not_exact_is_refused_and_never_rounded(name, value):
     with pytest.raises(
-        NoiseError, match=rf"the {name} must be a Fraction or a whole number, got .*never rounds: write Fr"
+        MeasurementError, match=rf"the {name} must be a Fraction or a whole number, got .*never rounds: write Fr"
     ):
         DRAW[name](value, 1)
 
@@ -68,7 +68,7 @@ def test_a_parameter_that_is_not_exact_is_refused_and_never_rounded(name, value)
 @pytest.mark.parametrize("value", [0, -1, Fraction(-1, 3)], ids=str)
 def test_noise_that_protects_nobody_is_refused(name, value):
     with pytest.raises(
-        NoiseError, match=rf"the {name} must be positive, got {value}; noise of {name} 0 would not protect anyone"
+        MeasurementError, match=rf"the {name} must be positive, got {value}; noise of {name} 0 would not protect anyone"
     ):
         DRAW[name](value, 1)
 
@@ -87,14 +87,14 @@ def test_noise_that_protects_nobody_is_refused(name, value):
     ],
 )
 def test_noise_that_cannot_be_represented_is_refused(name, value, text):
-    with pytest.raises(NoiseError, match=text):
+    with pytest.raises(MeasurementError, match=text):
         DRAW[name](value, 1)
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, True, "3"], ids=repr)
 def test_a_count_is_a_whole_number_of_at_least_zero(count):
     for draw in (discrete_gaussian, discrete_laplace, opendp_discrete_gaussian):
-        with pytest.raises(NoiseError, match="count of samples must be a whole number of at least 0, got"):
+        with pytest.raises(MeasurementError, match="count of samples must be a whole number of at least 0, got"):
             draw(1, count)
 
 
@@ -102,19 +102,19 @@ def test_an_array_that_does_not_fit_is_refused():
     read_only = np.empty(4, dtype=np.int64)
     read_only.flags.writeable = False
     for out in (np.empty(4), np.empty(5, dtype=np.int64), np.empty(8, dtype=np.int64)[::2], read_only, [0] * 4):
-        with pytest.raises(NoiseError, match=r"contiguous, writeable int64 array of shape \(4,\); leave it out"):
+        with pytest.raises(MeasurementError, match=r"contiguous, writeable int64 array of shape \(4,\); leave it out"):
             discrete_gaussian(1, 4, out=out)
 
 
 def test_a_seed_in_place_of_a_source_is_refused():
     for ask in (lambda: discrete_gaussian(1, 4, source=7), lambda: gaussian_sampler(source=7)):
-        with pytest.raises(NoiseError, match=r"is SystemEntropy\(\) or InsecureSeededSource\(seed\), got 7"):
+        with pytest.raises(MeasurementError, match=r"is SystemEntropy\(\) or InsecureSeededSource\(seed\), got 7"):
             ask()
 
 
 @pytest.mark.parametrize("seed", [-1, 0.5, "a", True, None], ids=repr)
 def test_a_seed_is_a_whole_number(seed):
-    with pytest.raises(NoiseError, match="a seed is a whole number of at least 0, got"):
+    with pytest.raises(MeasurementError, match="a seed is a whole number of at least 0, got"):
         InsecureSeededSource(seed)
 
 
@@ -189,7 +189,9 @@ def test_a_source_that_gives_the_wrong_words_is_refused():
             return super().words(count).astype(np.int64)
 
     for source in (Short(1), Signed(1)):
-        with pytest.raises(NoiseError, match=r"must give \d+ words as an array of uint64, it gave something else"):
+        with pytest.raises(
+            MeasurementError, match=r"must give \d+ words as an array of uint64, it gave something else"
+        ):
             discrete_gaussian(1, 10, source=source)
 
 
@@ -207,15 +209,17 @@ def test_samplers_are_known_by_name_and_say_what_they_are():
 
 def test_an_unknown_sampler_is_refused_with_the_names_there_are():
     with pytest.raises(
-        NoiseError, match=r"no sampler 'margarve'; did you mean 'margrave'\? \(there are margrave and op"
+        MeasurementError, match=r"no sampler 'margarve'; did you mean 'margrave'\? \(there are margrave and op"
     ):
         gaussian_sampler("margarve")
-    with pytest.raises(NoiseError, match=r"no sampler None \(there are margrave and opendp\)"):
+    with pytest.raises(MeasurementError, match=r"no sampler None \(there are margrave and opendp\)"):
         gaussian_sampler(None)
 
 
 def test_opendp_takes_no_source():
-    with pytest.raises(NoiseError, match="sampler 'opendp' takes its random bits from OpenDP; leave the source out"):
+    with pytest.raises(
+        MeasurementError, match="sampler 'opendp' takes its random bits from OpenDP; leave the source out"
+    ):
         gaussian_sampler("opendp", source=InsecureSeededSource(1))
 
 
@@ -223,17 +227,19 @@ def test_a_missing_opendp_is_said_before_anything_is_drawn(monkeypatch):
     monkeypatch.setattr("margrave.privacy.noise.find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "opendp", None)
     for ask in (lambda: gaussian_sampler("opendp"), lambda: opendp_discrete_gaussian(1, 1)):
-        with pytest.raises(NoiseError, match=r"not installed; run pip install 'margrave\[opendp\]', or use sampler"):
+        with pytest.raises(
+            MeasurementError, match=r"not installed; run pip install 'margrave\[opendp\]', or use sampler"
+        ):
             ask()
 
 
 def test_opendp_refuses_what_it_cannot_draw():
     for variance in (Fraction(1, 10**7), 10**30 + 1, 0, -1):
         with pytest.raises(
-            NoiseError, match=r"takes a variance from 1e-06 to 1e\+30, this one is outside; use sampler"
+            MeasurementError, match=r"takes a variance from 1e-06 to 1e\+30, this one is outside; use sampler"
         ):
             opendp_discrete_gaussian(variance, 1)
-    with pytest.raises(NoiseError, match=r"the variance must be a Fraction or a whole number, got 0\.5"):
+    with pytest.raises(MeasurementError, match=r"the variance must be a Fraction or a whole number, got 0\.5"):
         opendp_discrete_gaussian(0.5, 1)
 
 

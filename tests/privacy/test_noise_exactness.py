@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from margrave.errors import NoiseError
+from margrave.errors import MeasurementError
 from margrave.privacy.entropy import InsecureSeededSource, Words, exponential_bounds
 from margrave.privacy.noise import discrete_gaussian, discrete_laplace, draw_lazily
 from margrave.privacy.staircase import (
@@ -180,7 +180,7 @@ def test_samples_fit_however_the_coins_fall():
 
 
 def test_endless_zeros_where_coins_are_read_are_an_error():
-    with pytest.raises(NoiseError, match=r"4096 zeros in a row, which a fair one never does; use SystemEntropy"):
+    with pytest.raises(MeasurementError, match=r"4096 zeros in a row, which a fair one never does; use SystemEntropy"):
         lazily(STAIRCASES["variance 1"], scripted(CELLS - 1), 1)
 
 
@@ -191,11 +191,11 @@ def test_a_source_that_is_never_accepted_is_an_error():
         def words(self, count):
             return np.full(count, LARGEST_WORD, dtype=np.uint64)
 
-    with pytest.raises(NoiseError, match=r"words of 'ones' are not random: .* use SystemEntropy\(\)"):
+    with pytest.raises(MeasurementError, match=r"words of 'ones' are not random: .* use SystemEntropy\(\)"):
         discrete_gaussian(4, 10, source=Ones([]))
 
 
 def test_a_margin_below_the_proven_error_is_refused():
     for margin in (0.0, math.nan):
-        with pytest.raises(NoiseError, match="does not cover the error of the comparisons"):
+        with pytest.raises(MeasurementError, match="does not cover the error of the comparisons"):
             lazily(STAIRCASES["variance 1"], seeded(1), 1, margin)

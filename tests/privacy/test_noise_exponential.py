@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from margrave.errors import NoiseError
+from margrave.errors import MeasurementError
 from margrave.privacy.entropy import InsecureSeededSource, Words, bernoulli_exponential, exponential_bounds, falls_below
 from margrave.privacy.staircase import PART, WHOLE, exponential, exponentials
 
@@ -96,7 +96,9 @@ def test_a_coin_with_a_factor_is_decided_at_its_edge():
 
 
 def test_an_exponent_must_be_an_exact_number_of_at_least_zero():
-    with pytest.raises(NoiseError, match=r"e\^−x is a probability for x ≥ 0 only, got x = -1/2; give x of at least 0"):
+    with pytest.raises(
+        MeasurementError, match=r"e\^−x is a probability for x ≥ 0 only, got x = -1/2; give x of at least 0"
+    ):
         bernoulli_exponential(Fraction(-1, 2), words())
-    with pytest.raises(NoiseError, match=r"must be a Fraction or a whole number, got 0\.5 \(float\)"):
+    with pytest.raises(MeasurementError, match=r"must be a Fraction or a whole number, got 0\.5 \(float\)"):
         bernoulli_exponential(0.5, words())

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2, ncx2
 
-from margrave.errors import NoiseError, PlanError
+from margrave.errors import MeasurementError, PlanError
 from margrave.privacy.entropy import InsecureSeededSource, Words
 from margrave.privacy.selection import (
     _draw_below,
@@ -171,7 +171,7 @@ def test_a_broken_source_is_found_out():
         def words(self, count):
             return np.full(count, 2**64 - 1, dtype=np.uint64)
 
-    with refused(NoiseError, "are not random"):
+    with refused(MeasurementError, "are not random"):
         select([0, 1, 1], epsilon=1, sensitivity=1, source=Stuck())
 
 
@@ -196,13 +196,13 @@ def test_many_candidates_and_any_spread_take_less_than_a_moment():
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, True, None, "3", 1j])
 def test_scores_must_be_finite_numbers_and_are_not_shown(bad):
-    with refused(NoiseError, "the score of candidate 1 is not a finite number; give whole numbers, fractions or"):
+    with refused(MeasurementError, "the score of candidate 1 is not a finite number; give whole numbers, fractions or"):
         select([0, bad], epsilon=1, sensitivity=1)
 
 
 def test_no_candidate_is_an_error():
     for nothing in ([], np.empty(0)):
-        with refused(NoiseError, "there is no candidate to select from; give at least one score"):
+        with refused(MeasurementError, "there is no candidate to select from; give at least one score"):
             select(nothing, epsilon=1, sensitivity=1)
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from margrave.domain import Domain
-from margrave.errors import DomainError, WorkloadError
+from margrave.errors import DomainError, PlanError
 from margrave.workload import Workload
 
 SURVEY = Domain.fromdict({"age": 85, "sex": 2, "region": 17, "income": 10})
@@ -25,7 +25,7 @@ weights = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 
 
 def refused(text):
-    return pytest.raises(WorkloadError, match=re.escape(text))
+    return pytest.raises(PlanError, match=re.escape(text))
 
 
 def in_order(sets):

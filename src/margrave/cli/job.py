@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from margrave.mechanisms import Mechanism
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
+    from margrave.release.count_errors import Bounds
     from margrave.release.publication import Publication
     from margrave.workload import Workload
 
@@ -101,7 +102,7 @@ class Job:
         How to measure, with the options of the mechanism by name.
     method, method_options
         How to reconstruct, with the options of the method by name.
-    out, overwrite, csv, report, errors, title
+    out, overwrite, csv, report, errors, reliable, care, reliable_within, title
         The folder to write, and what goes into it.
     """
 
@@ -226,6 +227,27 @@ class Job:
         group=WRITING,
         commands=_WRITE,
         negatable=True,
+    )
+    reliable: float | None = option(
+        None,
+        "The largest relative error of a count that is called reliable; 0.12 by default.",
+        kind=Kind.NUMBER,
+        group=WRITING,
+        commands=_WRITE,
+    )
+    care: float | None = option(
+        None,
+        "The largest relative error of a count to use with care; 0.4 by default.",
+        kind=Kind.NUMBER,
+        group=WRITING,
+        commands=_WRITE,
+    )
+    reliable_within: float | None = option(
+        None,
+        "An error of so many people is reliable whatever the count; 1 by default.",
+        kind=Kind.NUMBER,
+        group=WRITING,
+        commands=_WRITE,
     )
     title: str | None = option(None, "The title of the report.", group=WRITING, commands=(*_WRITE, "report"))
     mechanism_options: Mapping[str, Any] = field(default_factory=dict)
@@ -399,6 +421,14 @@ class Job:
         usual = find(self.method or USUAL_METHOD)
         return replace(usual, **_own(self.method_options, type(usual), f"the method {usual.name}")).lenient()
 
+    def _bounds(self) -> Bounds:
+        """Return where counts stop being reliable."""
+        from margrave.release.count_errors import BOUNDS, Bounds
+
+        given = (self.reliable, self.care, self.reliable_within)
+        usual = astuple(BOUNDS)
+        return Bounds(*(one if value is None else value for value, one in zip(given, usual, strict=True)))
+
     def publication(self) -> Publication:
         """Return what to publish, and where."""
         from margrave.release.publication import Publication
@@ -410,6 +440,7 @@ class Job:
             csv=bool(self.csv),
             report=self.report is None or self.report,
             errors=self.errors is None or self.errors,
+            bounds=self._bounds(),
             title=self.title,
         )
 

@@ -34,7 +34,7 @@ import numpy as np
 from margrave.algebra.kernels import Integers, thread_count
 from margrave.data.redaction import quietly
 from margrave.data.source import Source, TableSource, is_source
-from margrave.errors import BudgetRefusedError, DataError, DomainError, LedgerError, NoiseError, PlanError
+from margrave.errors import BudgetRefusedError, DataError, DomainError, LedgerError, MeasurementError, PlanError
 from margrave.measurements.measurements import Measurements
 from margrave.measurements.provenance import Provenance, Step
 from margrave.memory import require_memory
@@ -237,7 +237,7 @@ def checked_sampler(
         gaussian_sampler(source=source)  # refuses anything but a source of random bits
     drawing = gaussian_sampler(sampler) if isinstance(sampler, str) else sampler
     if not all(hasattr(drawing, name) for name in ("name", "private", "draw", "spawn")):
-        raise NoiseError(
+        raise MeasurementError(
             f"expected a sampler, got a {type(drawing).__name__}",
             remedy="give 'margrave', 'opendp' or gaussian_sampler(source=…)",
         )

@@ -25,7 +25,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.errors import NoiseError
+from margrave.errors import MeasurementError
 
 WordArray = NDArray[np.uint64]
 
@@ -91,7 +91,9 @@ class InsecureSeededSource:
 
     def __init__(self, seed: int) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-            raise NoiseError(f"a seed is a whole number of at least 0, got {seed!r}", remedy="give for instance seed=0")
+            raise MeasurementError(
+                f"a seed is a whole number of at least 0, got {seed!r}", remedy="give for instance seed=0"
+            )
         self._seeds = np.random.SeedSequence(int(seed))
         self._generator = np.random.PCG64(self._seeds)
 
@@ -151,7 +153,7 @@ class Words:
         """Fetch about this many more words, at least one, after those that were not read yet."""
         wanted = min(max(count, 1), _LARGEST_BLOCK)
         if self._left < 1:
-            raise NoiseError(
+            raise MeasurementError(
                 f"the words of {self._source.name!r} are not random: noise that takes a few of them from a fair source "
                 "is not complete after many times as many",
                 remedy="use SystemEntropy()",
@@ -173,7 +175,7 @@ def _checked(source: Source, count: int) -> WordArray:
     """Return words of a source, checked for their number and type."""
     words = source.words(count)
     if not isinstance(words, np.ndarray) or words.dtype != np.uint64 or words.shape != (count,):
-        raise NoiseError(
+        raise MeasurementError(
             f"source {source.name!r} must give {count} words as an array of uint64, it gave something else"
         )
     return words
@@ -185,7 +187,7 @@ def exact_fraction(value: object, what: str) -> Fraction:
         return value
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return Fraction(int(value))
-    raise NoiseError(
+    raise MeasurementError(
         f"{what} must be a Fraction or a whole number, got {value!r} ({type(value).__name__})",
         remedy="noise is exact and "
         "never rounds: write Fraction('0.1'), or Fraction(x) for the exact value of a finite float x",
@@ -284,5 +286,7 @@ def bernoulli_exponential(exponent: Fraction, words: Words) -> bool:
     """
     exponent = exact_fraction(exponent, "the exponent of a probability e^−x")
     if exponent < 0:
-        raise NoiseError(f"e^−x is a probability for x ≥ 0 only, got x = {exponent}", remedy="give x of at least 0")
+        raise MeasurementError(
+            f"e^−x is a probability for x ≥ 0 only, got x = {exponent}", remedy="give x of at least 0"
+        )
     return falls_below(words.take(), exponent, words)

@@ -18,10 +18,11 @@ does.
 - ``staircase.draw_exactly`` is the same algorithm in whole numbers alone; fed the same words it gives the same samples,
   and the tests hold the compiled loop to that, also with a margin that leaves some or all comparisons undecided.
 
-Two events end a call with a `NoiseError` instead of samples: 4,096 zero bits in a row where coins are read, and a call
-that needs more than 4,096 + 32 · count words (it takes 2.1 to 3.1 a sample). From a fair source they have probability
-below 2⁻⁴⁰⁰⁰ a sample and 2⁻⁵⁰⁰ a call; they stand for broken sources. All samples fit int64 (see ``staircase``).
-*Not* promised: that the time a call takes, or the memory it leaves behind, tells nothing about its samples.
+Two events end a call with a `MeasurementError` instead of samples: 4,096 zero bits in a row where coins are read, and a
+call that needs more than 4,096 + 32 · count words (it takes 2.1 to 3.1 a sample). From a fair source they have
+probability below 2⁻⁴⁰⁰⁰ a sample and 2⁻⁵⁰⁰ a call; they stand for broken sources. All samples fit int64 (see
+``staircase``). *Not* promised: that the time a call takes, or the memory it leaves behind, tells nothing about its
+samples.
 
 A round reads two words as a rule, so most of the time goes into the system's entropy. The loop releases the interpreter
 lock and calls share nothing but a source: threads can draw side by side, with `SystemEntropy` or with spawned sources.
@@ -45,7 +46,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.errors import NoiseError, suggestion
+from margrave.errors import MeasurementError, suggestion
 from margrave.privacy.entropy import InsecureSeededSource, Source, SystemEntropy, Words, exact_fraction
 from margrave.privacy.staircase import (
     DONE,
@@ -152,7 +153,7 @@ def draw_lazily(staircase: Staircase, out: Integers, words: Words, *, margin: fl
         The samples do not depend on it.
     """
     if not margin >= MARGIN:
-        raise NoiseError(
+        raise MeasurementError(
             f"a margin of {margin} does not cover the error of the comparisons", remedy=f"give {MARGIN} or more"
         )
     filled = 0
@@ -234,9 +235,9 @@ def gaussian_sampler(name: str = "margrave", *, source: Source | None = None) ->
         return LazySampler(_SYSTEM if source is None else _checked_source(source))
     if name != "opendp":
         hint = suggestion(name, _SAMPLERS) if isinstance(name, str) else ""
-        raise NoiseError(f"no sampler {name!r}{hint} (there are {' and '.join(_SAMPLERS)})")
+        raise MeasurementError(f"no sampler {name!r}{hint} (there are {' and '.join(_SAMPLERS)})")
     if source is not None:
-        raise NoiseError("sampler 'opendp' takes its random bits from OpenDP", remedy="leave the source out")
+        raise MeasurementError("sampler 'opendp' takes its random bits from OpenDP", remedy="leave the source out")
     require_opendp()
     return OpendpSampler()
 
@@ -277,12 +278,12 @@ def _foreign(thing: Sampler | Source) -> str:
 def _within(value: Fraction, what: str, smallest: Fraction, largest: int) -> Fraction:
     """Return the parameter if its samples can be represented."""
     if value <= 0:
-        raise NoiseError(
+        raise MeasurementError(
             f"the {what} must be positive, got {value}", remedy=f"noise of {what} 0 would not protect anyone"
         )
     if not smallest <= value <= largest:
         size = f"10^{len(str(int(value))) - 1} or more" if value > 1 else f"less than 1/{int(1 / value)}"
-        raise NoiseError(
+        raise MeasurementError(
             f"noise of {what} {size} is not representable: the {what} must be from {float(smallest):.0e} to "
             f"{float(largest):.0e}",
             remedy="measure in other units",
@@ -293,12 +294,12 @@ def _within(value: Fraction, what: str, smallest: Fraction, largest: int) -> Fra
 def _target(count: object, out: Integers | None) -> Integers:
     """Return the array to fill, new or given, once the count is checked."""
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
-        raise NoiseError(f"the count of samples must be a whole number of at least 0, got {count!r}")
+        raise MeasurementError(f"the count of samples must be a whole number of at least 0, got {count!r}")
     if out is None:
         return np.empty(int(count), dtype=np.int64)
     fits = isinstance(out, np.ndarray) and out.dtype == np.int64 and out.shape == (count,)
     if not (fits and out.flags.c_contiguous and out.flags.writeable):
-        raise NoiseError(
+        raise MeasurementError(
             f"out must be a contiguous, writeable int64 array of shape ({count},)", remedy="leave it out to get one"
         )
     return out
@@ -309,7 +310,7 @@ def _checked_source(source: Source) -> Source:
     # A class in place of its instance has all of these, and would fail after the charge.
     if not isinstance(source, type) and all(hasattr(source, name) for name in ("name", "private", "words", "spawn")):
         return source
-    raise NoiseError(f"a source of random bits is SystemEntropy() or InsecureSeededSource(seed), got {source!r}")
+    raise MeasurementError(f"a source of random bits is SystemEntropy() or InsecureSeededSource(seed), got {source!r}")
 
 
 def _words(source: Source, count: int) -> Words:
@@ -341,9 +342,9 @@ class OpendpSampler:
 
 
 def require_opendp() -> None:
-    """Raise `NoiseError` if the package opendp is not installed."""
+    """Raise `MeasurementError` if the package opendp is not installed."""
     if find_spec("opendp") is None:
-        raise NoiseError(
+        raise MeasurementError(
             "sampler 'opendp' needs the package opendp, which is not installed",
             remedy="run pip install 'margrave[opendp]', or use sampler 'margrave'",
         )
@@ -361,12 +362,12 @@ def opendp_discrete_gaussian(variance: Fraction | int, count: int) -> NDArray[np
     """
     variance = exact_fraction(variance, "the variance")
     if not _OPENDP_SMALLEST <= variance <= _OPENDP_LARGEST:
-        raise NoiseError(
+        raise MeasurementError(
             "sampler 'opendp' takes a variance from 1e-06 to 1e+30, this one is outside",
             remedy="use sampler 'margrave' for less, or measure in other units",
         )
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
-        raise NoiseError(f"the count of samples must be a whole number of at least 0, got {count!r}")
+        raise MeasurementError(f"the count of samples must be a whole number of at least 0, got {count!r}")
     require_opendp()
     dp = import_module("opendp.prelude")
     dp.enable_features("contrib")

@@ -33,7 +33,7 @@ from functools import cache
 from itertools import accumulate
 from numbers import Rational, Real
 
-from margrave.errors import NoiseError, PlanError
+from margrave.errors import MeasurementError, PlanError
 from margrave.privacy.budget import Number, exact_number, positive_number, shown_value
 from margrave.privacy.entropy import WORD_BITS, Source, SystemEntropy, Words, bernoulli_exponential, exponential_bounds
 
@@ -119,7 +119,7 @@ def _whole_scores(scores: Sequence[int | float | Fraction]) -> tuple[list[int], 
     values = scores.tolist() if hasattr(scores, "tolist") else scores
     pairs = [_ratio(place, value) for place, value in enumerate(values)]
     if not pairs:
-        raise NoiseError("there is no candidate to select from", remedy="give at least one score")
+        raise MeasurementError("there is no candidate to select from", remedy="give at least one score")
     common = math.lcm(*{below for _, below in pairs})
     return [above * (common // below) for above, below in pairs], common
 
@@ -131,7 +131,7 @@ def _ratio(place: int, value: object) -> tuple[int, int]:
     if isinstance(number, Real) and math.isfinite(number):
         return float(number).as_integer_ratio()
     # The value itself is private and stays out of the message.
-    raise NoiseError(
+    raise MeasurementError(
         f"the score of candidate {place} is not a finite number",
         remedy="give whole numbers, fractions or finite floats",
     )

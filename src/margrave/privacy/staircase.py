@@ -69,7 +69,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from margrave.errors import NoiseError
+from margrave.errors import MeasurementError
 from margrave.privacy.entropy import WORD_BITS, Words, exponential_bounds, falls_below
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _count_tails(words: Words) -> int:
         word = words.take()
         if word:
             return empty * WORD_BITS + (word & -word).bit_length() - 1
-    raise NoiseError(
+    raise MeasurementError(
         f"a source of random bits gave {_MOST_TAIL_WORDS * WORD_BITS} zeros in a row, which a fair one never does",
         remedy="use SystemEntropy()",
     )

@@ -24,8 +24,18 @@ an order with about the same c/√V, relative to (3), it gives a curve g:
 
 g is a sum of ramps with non-negative weights, found by least squares: it never falls as counts grow.
 
+**Not beyond what contains it.** S cannot tell an error below a tenth of the noise from none, and large tables at small
+budgets have noise of thousands. But a true count lies between zero and that of any table line that it is part of, which
+is published with a smaller error. With c the count, f the line's, e its error, and n the cells of the line,
+
+    count_error² ≤ m (F + 1 − m),     F = f + e,     m = c + F/4n + 1,                                              (7)
+
+for every line, errors of lines first. For a number between 0 and F + 1 with mean m that is the largest variance there
+is (Bhatia and Davis 2000): all people of the line in one of its cells. Of the mean it is supposed that it is not far
+above the count; a quarter of an even share is added, for lines that are themselves uncertain.
+
 **Never measured.** What was not measured is predicted from what was, and (1) does not know how well. So measured sets
-are left out, half of them at a time, and predicted from the others by the same method:
+of each such order are left out, half of them at a time, and predicted from the others by the same method:
 
     v_τ m_τ = κ Σ c²,    κ = Σ (‖r̂_τ − z_τ‖² − σ²_τ m_τ) / Σ c²    over the sets of this order that were left out. (5)
 
@@ -48,14 +58,16 @@ numbers, not below zero. docs/intervals.md has the proof of (1) and coverage as 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from enum import Enum
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from margrave.algebra import transform
+from margrave.errors import ReleaseError
 from margrave.measurements.entries import read_only
 from margrave.release.uncertainty import Mask, quantile, query_factors, residual_variance
 from margrave.synthesis.made_up_draws import pretended_noise
@@ -72,10 +84,10 @@ if TYPE_CHECKING:
 # The step δ of (2), in standard deviations: small enough for a derivative, large enough to rise above the tolerance of
 # the solver.
 _STEP = 0.3
-# Draws: as many as keep the cost within three reconstructions of a large release, more where they cost nothing.
-_FEWEST, _MOST, _CELLS = 2, 10, 4e5
-# Parts that measured sets are left out in, equation (5).
-_FOLDS = 2
+# Draws: as many as keep the cost within three reconstructions; one less for each order that is judged by leaving out.
+_DRAWS = 3
+# Which part of the measured sets is left out, equation (5): one of so many of the largest order, and of others.
+_FOLDS, _FEW_FOLDS = 2, 4
 # Pooling: a residual counts by its degrees of freedom beside so many of its order; an order and a bin of the curve by
 # its cells beside so many that err as the unbiased estimate does.
 _SET_DEGREES, _ORDER_DEGREES, _ORDER_CELLS = 200.0, 20.0, 100.0
@@ -84,6 +96,8 @@ _GENTLE, _SIGNIFICANT = 0.2, 1.5
 # A count below this share of the table's mean counts as that much: a zero among large counts is less certain than one
 # among empty cells.
 _EMPTIEST = 0.1
+# How much of an even share of its line a count may have on the mean beyond what is published, equation (7).
+_EVEN = 0.25
 # Where the ramps that g is made of end, in c/√V.
 _RAMPS = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0])
 # Variances below this are taken for it: a millionth of a person.
@@ -95,12 +109,71 @@ _LEAST_ERROR = 0.5
 _ARRAYS = 6.0
 # Errors of cells that are pooled differ, so that their tails are heavier than normal ones: how much further intervals
 # reach, and how much where part of a table was never measured (docs/intervals.md has what this was chosen on).
-HEAVY, HEAVIER = 1.12, 1.4
+HEAVY, HEAVIER = 1.12, 1.8
+# Of counts far below their error few are off by much and most by next to nothing: intervals need not reach as far.
+_LIGHT = 0.7
+# Intervals reach no further than so many times what those of the estimate do.
+_MOST_REACH = 0.98
 # Half the width of what an interval contains around the unbiased estimate, in standard errors of that.
 NEAR = 0.5
 SEED = 1
 # How many numbers describe g of an order.
 CURVE = len(_RAMPS) + 1
+
+
+class Reliability(Enum):
+    """How far a published count can be relied on, in words; the values are what files say."""
+
+    RELIABLE = "reliable"
+    CARE = "use with care"
+    UNCERTAIN = "too uncertain to quote"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Where a count stops being reliable, as agencies draw the line.
+
+    Attributes
+    ----------
+    reliable, care
+        The largest relative error, error/count, of a reliable count and of one to use with care.
+    floor
+        An error of at most so many people is reliable whatever the count; up to three times as many, use with care.
+        Without it no small count, and no zero, could ever be relied on.
+    """
+
+    reliable: float = 0.12
+    care: float = 0.40
+    floor: float = 1.0
+
+    def __post_init__(self) -> None:
+        given = tuple(getattr(self, one.name) for one in fields(self))
+        if not all(_is_bound(one) for one in given) or given[0] > given[1]:
+            raise ReleaseError(
+                f"the bounds are {', '.join(map(repr, given))}",
+                remedy="give the relative error up to which counts are reliable, that up to which they are to be used "
+                "with care, not below the first, and the people within which they are reliable: 0.12, 0.4, 1 are usual",
+            )
+        for one in fields(self):
+            object.__setattr__(self, one.name, float(getattr(self, one.name)))
+
+    def judge(self, counts: Floats, errors: Floats) -> NDArray[np.object_]:
+        """Return the `Reliability` of each count, as its text; the shape of ``counts``."""
+        reliable = errors <= np.maximum(self.reliable * counts, self.floor)
+        care = errors <= np.maximum(self.care * counts, 3 * self.floor)
+        words = np.where(care, Reliability.CARE.value, Reliability.UNCERTAIN.value).astype(object)
+        words[reliable] = Reliability.RELIABLE.value
+        return words
+
+
+def _is_bound(value: object) -> bool:
+    """Tell whether a value is a finite number from zero on, which True is not."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    return math.isfinite(value) and float(value) >= 0
+
+
+BOUNDS = Bounds()
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,18 +188,28 @@ class CountErrors:
         Shape (orders, bins), read-only; g of equation (4), by number of attributes.
     seed, draws
         Of the pretended noise: with the same, the same errors are learned from the same measurements.
+    bounds
+        Where counts of the release stop being reliable.
     """
 
     expected: Floats
     curve: Floats
     seed: int
     draws: int
+    bounds: Bounds = BOUNDS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "expected", read_only(self.expected))
         object.__setattr__(self, "curve", read_only(self.curve))
 
-    def of(self, estimates: Estimates, table: int, query: Sequence[Mask], counts: Floats) -> Floats:
+    def of(
+        self,
+        estimates: Estimates,
+        table: int,
+        query: Sequence[Mask],
+        counts: Floats,
+        lines: Iterable[Line] = (),
+    ) -> Floats:
         """Return the expected error of each count that a product query over a table gives, equation (4).
 
         Parameters
@@ -139,12 +222,18 @@ class CountErrors:
             For each attribute of the table, in domain order, which of its values one count adds up; shape (n_k,).
         counts
             The published counts; any shape.
+        lines
+            What the counts are parts of, equation (7).
         """
         means = self._means(estimates, dict(query_factors(estimates, table, query, query)))
-        return np.sqrt(self._squares(means, sum(not bool(mask.all()) for mask in query), counts))
+        squares = self._squares(means, sum(not bool(mask.all()) for mask in query), counts)
+        for line in lines if self.draws else ():
+            squares = np.minimum(squares, largest_square(counts, line))
+        error: Floats = np.sqrt(squares)
+        return error
 
     def of_parts(
-        self, estimates: Estimates, table: int, queries: tuple[Sequence[Mask], Sequence[Mask]], counts: Sequence[Floats]
+        self, estimates: Estimates, table: int, queries: tuple[Sequence[Mask], Sequence[Mask]], part: Floats, line: Line
     ) -> PartErrors:
         """Return what is expected of a count and of the rest of another one that contains it, equation (6).
 
@@ -154,8 +243,10 @@ class CountErrors:
             As in `of`.
         queries
             What the part counts, and what the whole does.
-        counts
-            The published counts of the part and of the whole; of one shape.
+        part
+            The published counts of the part.
+        line
+            The published counts of the whole, their errors, and the share of its cells that the part has.
         """
         inside, all_of = (dict(query_factors(estimates, table, query, query)) for query in queries)
         both = dict(query_factors(estimates, table, *queries))
@@ -164,11 +255,16 @@ class CountErrors:
         cross = {k: both.get(k, 0.0) - inside.get(k, 0.0) for k in every}
         one, other = (self._means(estimates, factors) for factors in (inside, rest))
         order = sum(not bool(mask.all()) for mask in queries[0])
-        part, whole = counts
         product = math.fsum(float(self.expected[k]) * factor for k, factor in cross.items())
         scale = math.sqrt(max((one.base + one.unknown) * (other.base + other.unknown), 0.0))
         correlation = min(max(product / scale, -1.0), 1.0) if scale > 0 else 0.0
-        squares = self._squares(one, order, part), self._squares(other, order, whole - part)
+        squares = self._squares(one, order, part), self._squares(other, order, line.counts - part)
+        if self.draws:
+            other_share = replace(line, share=1 - line.share)
+            squares = (
+                np.minimum(squares[0], largest_square(part, line)),
+                np.minimum(squares[1], largest_square(line.counts - part, other_share)),
+            )
         return PartErrors(*squares, correlation * np.sqrt(squares[0] * squares[1]))
 
     def _means(self, estimates: Estimates, factors: Mapping[int, float]) -> _Means:
@@ -201,6 +297,31 @@ class CountErrors:
         weights = self.curve[min(order, len(self.curve) - 1)]
         growth: Floats = (_ramps(relative) @ weights).reshape(np.shape(relative))
         return growth
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """Counts that contain others, as a row of a table contains its cells.
+
+    Attributes
+    ----------
+    counts, errors
+        The published counts and their errors; of a shape that broadcasts to that of the counts that they contain.
+    share
+        The share of their cells that one of those counts has.
+    """
+
+    counts: Floats
+    errors: Floats
+    share: float
+
+
+def largest_square(counts: Floats, line: Line) -> Floats:
+    """Return the largest squared error that counts can have on the mean, equation (7)."""
+    most = np.maximum(line.counts, 0.0) + line.errors
+    mean = np.minimum(np.maximum(counts, 0.0) + _EVEN * most * line.share + 1, most + 1)
+    squares: Floats = np.maximum(mean * (most + 1 - mean), mean)
+    return squares
 
 
 @dataclass(frozen=True)
@@ -244,7 +365,9 @@ def _unmeasured(mean: float, counts: Floats) -> Floats | float:
     return parts
 
 
-def learn_errors(method: Method, request: Request, made: Made, *, seed: int = SEED) -> CountErrors | None:
+def learn_errors(
+    method: Method, request: Request, made: Made, *, seed: int = SEED, bounds: Bounds = BOUNDS
+) -> CountErrors | None:
     """Return what can be learned about the errors of tables that were made; None where noise has no single variance.
 
     Parameters
@@ -257,6 +380,8 @@ def learn_errors(method: Method, request: Request, made: Made, *, seed: int = SE
         The tables.
     seed
         Of the pretended noise.
+    bounds
+        Where counts stop being reliable.
     """
     estimates = request.estimates
     layout = estimates.layout
@@ -270,9 +395,9 @@ def learn_errors(method: Method, request: Request, made: Made, *, seed: int = SE
         squares = _sums(layout, np.square(made.marginals))
         guessed = _guessed(method, request, variances) * squares / np.maximum(layout.degrees, 1.0)
     if method.unbiased:
-        return CountErrors(np.where(known, variances, guessed), np.tile(np.eye(1, CURVE), (orders, 1)), seed, 0)
+        return CountErrors(np.where(known, variances, guessed), np.tile(np.eye(1, CURVE), (orders, 1)), seed, 0, bounds)
     measured = np.where(known, variances, 0.0)
-    draws = int(np.clip(_CELLS / layout.cells, _FEWEST, _MOST))
+    draws = max(_DRAWS - len({k for k in layout.index.order[~known].tolist() if k >= 2}), 1)
     before = _published(method, request.workload, layout, made.marginals)
     pool = _Pool.of(estimates, before, measured)
     moved_request = replace(request, progress=None, start=None if made.solution is None else made.solution.state)
@@ -282,7 +407,7 @@ def learn_errors(method: Method, request: Request, made: Made, *, seed: int = SE
         after = _published(method, request.workload, layout, again.marginals)
         pool.add(noise, (after - before) / (_STEP * draws))
     expected = np.where(known, pool.expected(), guessed)
-    return CountErrors(expected, pool.curve(expected), seed, draws)
+    return CountErrors(expected, pool.curve(expected), seed, draws, bounds)
 
 
 def _published(method: Method, workload: Workload, layout: Layout, marginals: Floats) -> Floats:
@@ -447,13 +572,11 @@ def _guessed(method: Method, request: Request, variances: Floats) -> Floats:
     layout, order = estimates.layout, estimates.layout.index.order
     away, scale = np.zeros(len(order)), np.zeros(len(order))
     # Sets of two attributes and more: every mechanism measures single ones.
-    candidates = np.flatnonzero(np.isfinite(variances) & (order >= 2) & (layout.degrees > 0))
-    for fold in range(_FOLDS):
-        left_out = candidates[fold::_FOLDS]
-        if not left_out.size:
-            continue
-        hidden = np.zeros(len(order), dtype=np.bool_)
-        hidden[left_out] = True
+    candidates = np.isfinite(variances) & (order >= 2) & (layout.degrees > 0)
+    for left_out in _left_out(layout, candidates, np.isinf(variances)):
+        # What was never measured has no larger set that was: those that contain one that is left out are hidden too.
+        out = {layout.sets[place] for place in left_out}
+        hidden = np.array([any(one <= set(members) for one in map(set, out)) for members in layout.sets])
         values = np.where(np.repeat(hidden, np.diff(layout.index.offset)), 0.0, estimates.values)
         reduced = replace(
             estimates,
@@ -475,6 +598,22 @@ def _guessed(method: Method, request: Request, variances: Floats) -> Floats:
     return spread[order]
 
 
+def _left_out(
+    layout: Layout, candidates: NDArray[np.bool_], unmeasured: NDArray[np.bool_]
+) -> Iterator[NDArray[np.int64]]:
+    """Yield sets to leave out at a time, of one order each: of the largest half, of others a quarter.
+
+    Predictions of an order are judged with all that is known of smaller sets, as those of sets never measured are.
+    """
+    order = layout.index.order
+    largest = int(order.max())
+    for k in range(2, largest + 1):
+        own = np.flatnonzero(candidates & (order == k))
+        if not own.size or not unmeasured[order == k].any():
+            continue
+        yield own[:: _FOLDS if k == largest else _FEW_FOLDS]
+
+
 def _prior_guess(estimates: Estimates, variances: Floats) -> Floats:
     """Return how far the prior expects tables to depart from what smaller ones predict, relative to their squares."""
     from margrave.reconstruction.prior.levels import Levels
@@ -488,43 +627,6 @@ def _prior_guess(estimates: Estimates, variances: Floats) -> Floats:
     return levels.errors * np.diff(layout.index.offset) / np.maximum(squares, 1.0)
 
 
-class Reliability(Enum):
-    """How far a published count can be relied on, in words; the values are what files say."""
-
-    RELIABLE = "reliable"
-    CARE = "use with care"
-    UNCERTAIN = "too uncertain to quote"
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Where a count stops being reliable, as agencies draw the line.
-
-    Attributes
-    ----------
-    reliable, care
-        The largest relative error, error/count, of a reliable count and of one to use with care.
-    floor
-        An error of at most so many people is reliable whatever the count; up to three times as many, use with care.
-        Without it no small count, and no zero, could ever be relied on.
-    """
-
-    reliable: float = 0.12
-    care: float = 0.40
-    floor: float = 1.0
-
-    def judge(self, counts: Floats, errors: Floats) -> NDArray[np.object_]:
-        """Return the `Reliability` of each count, as its text; the shape of ``counts``."""
-        reliable = errors <= np.maximum(self.reliable * counts, self.floor)
-        care = errors <= np.maximum(self.care * counts, 3 * self.floor)
-        words = np.where(care, Reliability.CARE.value, Reliability.UNCERTAIN.value).astype(object)
-        words[reliable] = Reliability.RELIABLE.value
-        return words
-
-
-BOUNDS = Bounds()
-
-
 def count_interval(
     counts: Floats, errors: Floats, estimate: Floats | None, std_error: float | None, level: float
 ) -> tuple[Floats, Floats]:
@@ -535,15 +637,20 @@ def count_interval(
     counts, errors
         The counts, and their expected errors; of one shape.
     estimate, std_error
-        The unbiased estimates and their standard error; None where there are none.
+        The unbiased estimates and their standard error, as if what was measured had not been chosen by earlier noise;
+        None where there are none.
     level
         How often the interval shall cover the true count.
     """
     z = quantile(level)
-    reach = (HEAVY if estimate is not None else HEAVIER) * z * errors
+    if estimate is None:
+        reach = HEAVIER * z * errors
+    else:
+        large = np.minimum(np.divide(np.maximum(counts, 0.0), errors, out=np.ones_like(errors), where=errors > 0), 1.0)
+        reach = (_LIGHT + (HEAVY - _LIGHT) * large) * z * errors
     if std_error is not None:
         # Not further than the noise itself would ask for.
-        reach = np.minimum(reach, z * np.maximum(errors, std_error))
+        reach = np.minimum(reach, _MOST_REACH * z * std_error)
     low, high = counts - reach, counts + reach
     if estimate is not None:
         near = NEAR * (std_error or 0.0)

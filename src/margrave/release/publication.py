@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from margrave.algebra.layout import Layout
-from margrave.errors import ReleaseError, StoreError, WorkloadError
+from margrave.errors import PlanError, ReleaseError, StoreError
 from margrave.measurements.measurements import Measurements
 from margrave.memory import on_disk
 from margrave.methods import DEFAULT, Method, find
 from margrave.methods.method import Request
 from margrave.reconstruction.estimates import estimate_residuals, unbiased_residuals
 from margrave.reconstruction.nonnegative.workers import opened
-from margrave.release.count_errors import learn_errors, require_memory_to_learn
+from margrave.release.count_errors import BOUNDS, Bounds, learn_errors, require_memory_to_learn
 from margrave.release.release import Release
 from margrave.release.table import Counts
 from margrave.workload import Workload
@@ -42,6 +42,7 @@ def reconstruct(
     workers: object = None,
     scratch: str | os.PathLike[str] | None = None,
     errors: bool = False,
+    bounds: Bounds = BOUNDS,
 ) -> Release:
     """Return the tables of a workload from noisy measurements: inside, outside or across what was measured.
 
@@ -73,6 +74,8 @@ def reconstruct(
     errors
         Whether to learn the error of every published count as well (docs/intervals.md): ``count_error``, ``count_low``
         and ``count_high`` of a table. Costs a few more reconstructions, and no budget.
+    bounds
+        Where published counts stop being reliable, by their errors.
     """
     chosen = find(method)
     _check_request(measurements, workload)
@@ -89,7 +92,7 @@ def reconstruct(
         used = unbiased if chosen.unbiased else estimates
         request = Request(measurements, workload, used, progress, begin, hire)
         made = chosen.make(request)
-        learned = learn_errors(chosen, request, made) if errors else None
+        learned = learn_errors(chosen, request, made, bounds=bounds) if errors else None
     counts = Counts(layout, made.marginals)
     return Release(workload, chosen, unbiased, counts, made.solution, measurements.provenance, measurements, learned)
 
@@ -106,7 +109,7 @@ def _check_request(measurements: object, workload: object) -> None:
             remedy="give one, as in Workload.all_kway(domain, 3)",
         )
     if workload.domain != measurements.domain:
-        raise WorkloadError(
+        raise PlanError(
             f"the workload is over {workload.domain!r} and the measurements over {measurements.domain!r}",
             remedy="make both over one domain (labels and descriptions count too)",
         )
@@ -148,6 +151,8 @@ class Publication:
         Whether to write ``report.html`` into the folder.
     errors
         Whether to learn the error of every published count; see `reconstruct`.
+    bounds
+        Where published counts stop being reliable, by their errors.
     """
 
     folder: str | os.PathLike[str]
@@ -157,6 +162,7 @@ class Publication:
     report: bool = True
     title: str | None = None
     errors: bool = True
+    bounds: Bounds = BOUNDS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", find(self.method))
@@ -212,7 +218,12 @@ class Publication:
         begin = progress or (lambda stage: lambda done, total: None)
         tick = begin("reconstructing")
         released = reconstruct(
-            noisy, workload, method=self.chosen, progress=lambda steps, gap: tick(steps, None), errors=self.errors
+            noisy,
+            workload,
+            method=self.chosen,
+            progress=lambda steps, gap: tick(steps, None),
+            errors=self.errors,
+            bounds=self.bounds,
         )
         documents = {}
         if self.report:

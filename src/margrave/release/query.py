@@ -21,6 +21,7 @@ from margrave.domain.values import Label
 from margrave.errors import QueryError, ReleaseError
 from margrave.measurements.entries import read_only, spoken
 from margrave.release.condition import Masks, both, read_condition
+from margrave.release.count_errors import BOUNDS, Line
 from margrave.release.share import Share
 from margrave.release.table import Counts, Table
 from margrave.release.uncertainty import Mask, direct_noise, query_covariance, unmeasured
@@ -173,6 +174,11 @@ class PublishedTables:
         covariance = query_covariance(self.estimates, place, one, other)
         return None if self.adaptive or np.isnan(covariance) else covariance
 
+    def noise(self, place: int, query: Sequence[Mask]) -> float | None:
+        """Return the standard error of a query as if what was measured had been chosen before; None if not known."""
+        variance = query_covariance(self.estimates, place, query, query)
+        return None if np.isnan(variance) else float(np.sqrt(variance))
+
     def direct_noise(self, place: int, query: Sequence[Mask]) -> float | None:
         """Return the parameter of the one discrete Gaussian that a query's estimate is off by; None if it is not."""
         return direct_noise(self.estimates, place, query)
@@ -225,8 +231,44 @@ def answer(tables: PublishedTables, place: int, query: Query, level: float) -> T
         note=tables.note(missing, variance),
         level=level,
         direct=None if variance is None else tables.direct_noise(place, cell),
-        count_error=None if tables.errors is None else tables.errors.of(tables.estimates, place, cell, values),
+        count_error=None if tables.errors is None else _expected_errors(tables, place, query, {}),
+        noise=None if missing else tables.noise(place, cell),
+        bounds=BOUNDS if tables.errors is None else tables.errors.bounds,
     )
+
+
+def _expected_errors(tables: PublishedTables, place: int, query: Query, found: dict[frozenset[str], Floats]) -> Floats:
+    """Return the expected errors of the counts of a query, given those of all that it is part of.
+
+    Parameters
+    ----------
+    tables, place, query
+        As in `answer`.
+    found
+        Errors of queries that ask for less, by the attributes that they still ask for; to be added to.
+    """
+    narrow = [name for name, mask in query.masks.items() if name in query.by or not mask.all()]
+    key = frozenset(narrow)
+    if key in found:
+        return found[key]
+    errors, lines = tables.errors, []
+    if errors is None:
+        raise ReleaseError("the release has no errors of its counts", remedy="reconstruct with errors=True")
+    for name in narrow:
+        size = tables.domain[name].size
+        wider = Query(
+            tuple(other for other in query.by if other != name), {**query.masks, name: _all(tables.domain, name)}
+        )
+        inside = _expected_errors(tables, place, wider, found)
+        counts = _counted(tables, wider, tables.values(place), place)
+        if name in query.by:
+            axis = query.by.index(name)
+            counts, inside = np.expand_dims(counts, axis), np.expand_dims(inside, axis)
+        share = 1 / size if name in query.by else np.count_nonzero(query.masks[name]) / size
+        lines.append(Line(counts, inside, share))
+    values = _counted(tables, query, tables.values(place), place)
+    found[key] = errors.of(tables.estimates, place, _cell(tables, place, query), values, lines)
+    return found[key]
 
 
 def answer_share(tables: PublishedTables, where: Where, of: Where, *, by: Iterable[str], level: float) -> Share:
@@ -259,8 +301,12 @@ def answer_share(tables: PublishedTables, where: Where, of: Where, *, by: Iterab
     cells = _cell(tables, place, part), _cell(tables, place, whole)
     above, below = (answer(tables, place, query, level) for query in (part, whole))
     expected = None
-    if tables.errors is not None:
-        expected = tables.errors.of_parts(tables.estimates, place, cells, (above.values, below.values))
+    if tables.errors is not None and below.count_error is not None:
+        share = float(
+            np.prod([np.count_nonzero(one) / np.count_nonzero(all_of) for one, all_of in zip(*cells, strict=True)])
+        )
+        line = Line(below.values, below.count_error, share)
+        expected = tables.errors.of_parts(tables.estimates, place, cells, above.values, line)
     return Share.of(above, below, tables.covariance(place, *cells), expected)
 
 

@@ -85,6 +85,8 @@ class Share:
         An interval around the published share; None as for the errors.
     people
         The published counts that are divided by, for each group.
+    bounds
+        Where shares stop being reliable.
     """
 
     attributes: tuple[str, ...]
@@ -100,6 +102,7 @@ class Share:
     count_low: Floats | None = None
     count_high: Floats | None = None
     people: Floats | None = None
+    bounds: Bounds = BOUNDS
 
     @classmethod
     def of(cls, part: Table, whole: Table, covariance: float | None, errors: PartErrors | None = None) -> Share:
@@ -126,7 +129,14 @@ class Share:
             low, high = np.fmin(low, share.estimate - near), np.fmax(high, share.estimate + near)
         low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
         ends = read_only(np.where(known, low, np.nan)), read_only(np.where(known, high, np.nan))
-        return replace(share, count_error=read_only(error), count_low=ends[0], count_high=ends[1], people=whole.values)
+        return replace(
+            share,
+            count_error=read_only(error),
+            count_low=ends[0],
+            count_high=ends[1],
+            people=whole.values,
+            bounds=part.bounds,
+        )
 
     @classmethod
     def _unbiased(cls, part: Table, whole: Table, covariance: float | None) -> Share:
@@ -160,7 +170,7 @@ class Share:
         """The upper ends for the reader, within 0 and 1."""
         return None if self.ci_high_raw is None else np.clip(self.ci_high_raw, 0.0, 1.0)
 
-    def reliability(self, bounds: Bounds = BOUNDS) -> NDArray[np.object_] | None:
+    def reliability(self, bounds: Bounds | None = None) -> NDArray[np.object_] | None:
         """Return "reliable", "use with care" or "too uncertain to quote" for each share; None as for their errors.
 
         The bounds are those of counts: by relative error, and by the number of people that the error amounts to. A
@@ -169,12 +179,13 @@ class Share:
         Parameters
         ----------
         bounds
-            Where the lines are drawn.
+            Where the lines are drawn; by default those of the release.
         """
         if self.count_error is None or self.people is None:
             return None
         people = np.maximum(self.people, 0.0)
-        return bounds.judge(np.nan_to_num(self.values) * people, np.nan_to_num(self.count_error * people, nan=np.inf))
+        judge = (self.bounds if bounds is None else bounds).judge
+        return judge(np.nan_to_num(self.values) * people, np.nan_to_num(self.count_error * people, nan=np.inf))
 
     def to_arrow(self) -> pa.Table:
         """Return the shares in long form: attributes, share, estimate, std_error, ci_low, ci_high; see `Table`.

@@ -77,6 +77,11 @@ class Table:
     count_error
         The expected error of each of the ``values``: the root of its mean square, read-only (docs/intervals.md). None
         where errors were not learned.
+    noise
+        The standard error of the estimate as if what was measured had not been chosen by earlier noise: that by which
+        intervals of counts are held; ``std_error`` where there is one. None where the estimate has none.
+    bounds
+        Where counts stop being reliable.
     """
 
     attributes: tuple[str, ...]
@@ -89,6 +94,8 @@ class Table:
     whole: bool = False
     direct: float | None = None
     count_error: Floats | None = None
+    noise: float | None = None
+    bounds: Bounds = BOUNDS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", read_only(self.values))
@@ -140,15 +147,15 @@ class Table:
         """The upper ends of the intervals of the counts, whole numbers; None as for their errors."""
         return None if self._count_ends is None else self._count_ends[1]
 
-    def reliability(self, bounds: Bounds = BOUNDS) -> NDArray[np.object_] | None:
+    def reliability(self, bounds: Bounds | None = None) -> NDArray[np.object_] | None:
         """Return "reliable", "use with care" or "too uncertain to quote" for each count; None as for their errors.
 
         Parameters
         ----------
         bounds
-            Where the lines are drawn, by relative error.
+            Where the lines are drawn, by relative error; by default those of the release.
         """
-        return None if self.count_error is None else bounds.judge(self.values, self.count_error)
+        return None if self.count_error is None else (bounds or self.bounds).judge(self.values, self.count_error)
 
     def interval(self, level: float) -> Interval | None:
         """Return the interval of the estimate at another level; None where there is none, and ``note`` says why.
@@ -224,7 +231,8 @@ class Table:
         if self._interval is not None and self.estimate is not None and np.array_equal(self.values, self.estimate):
             # The count is the estimate, and has its interval, but for one that would read as certainty.
             return self._interval.low, np.where(self._interval.high < 1, 1.0, self._interval.high)
-        return count_interval(self.values, self.count_error, self.estimate, self.std_error, self.level)
+        noise = self.std_error if self.noise is None else self.noise
+        return count_interval(self.values, self.count_error, self.estimate, noise, self.level)
 
     @cached_property
     def _interval(self) -> Interval | None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import margrave as mg
-from margrave.errors import PlanError, WorkloadError
+from margrave.errors import PlanError
 from margrave.planning.plans import least_budget, plan_for_targets
 
 DOMAIN = mg.Domain.fromdict({"age": 6, "sex": 2, "region": 9, "work": 5, "income": 2})
@@ -34,7 +34,7 @@ def test_a_weighted_table_is_in_the_workload_and_others_keep_their_weights():
 
 @pytest.mark.parametrize("weights", [{("income",): 0}, {("income",): float("inf")}, [1, 2]])
 def test_weights_that_mean_nothing_are_refused(weights):
-    with pytest.raises(WorkloadError, match="weight"):
+    with pytest.raises(PlanError, match="weight"):
         KWAY.weighted(weights)
 
 

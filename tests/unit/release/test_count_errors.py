@@ -8,7 +8,7 @@ import pytest
 from releases import DOMAIN, WORKLOAD, adaptive, foreign, laplace, measured, reseal, same
 
 import margrave as mg
-from margrave.errors import DamageError
+from margrave.errors import DamageError, ReleaseError
 from margrave.privacy.entropy import InsecureSeededSource
 from margrave.privacy.noise import gaussian_sampler
 from margrave.release.count_errors import Bounds, count_interval
@@ -97,7 +97,7 @@ def test_words_follow_the_relative_error_with_a_floor_for_small_counts():
     counts, errors = np.array([100.0, 100, 100, 0, 2, 2]), np.array([12.0, 40, 41, 0.9, 2.9, 3.1])
     care, uncertain = "use with care", "too uncertain to quote"
     assert Bounds().judge(counts, errors).tolist() == ["reliable", care, uncertain, "reliable", care, uncertain]
-    assert Bounds(reliable=0.5).judge(counts, errors).tolist()[:3] == ["reliable"] * 3
+    assert Bounds(reliable=0.5, care=0.5).judge(counts, errors).tolist()[:3] == ["reliable"] * 3
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -135,6 +135,29 @@ def test_errors_that_are_damaged_are_refused(tmp_path):
     reseal(tmp_path / "out")
     with pytest.raises(DamageError, match=r"errors\.npz"):
         mg.load(tmp_path / "out")
+
+
+def test_bounds_of_a_release_are_saved_and_decide_about_every_word(tmp_path):
+    bounds = Bounds(reliable=0.01, care=0.02, floor=0)
+    release = mg.reconstruct(NOISY, WORKLOAD, errors=True, bounds=bounds)
+    release.save(tmp_path / "out", csv=True)
+    loaded = mg.load(tmp_path / "out", strict=True)
+    assert loaded.errors.bounds == bounds
+    table, usual = loaded.table("age", "sex"), with_errors(NOISY).table("age", "sex")
+    np.testing.assert_array_equal(table.reliability(), bounds.judge(table.values, table.count_error))
+    np.testing.assert_array_equal(table.reliability(Bounds()), usual.reliability())
+    assert (table.reliability() != usual.reliability()).any()
+    share = loaded.share("sex = 'M'", by=["age"])
+    assert (share.reliability() != share.reliability(Bounds(10, 10, 10))).any()
+    assert mg.verify(tmp_path / "out") == ()
+    page = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "`reliable` (`count_error` up to 0.01 of the count, or up to 0)" in page
+
+
+@pytest.mark.parametrize("wrong", [(0.5, 0.4, 1), (-0.1, 0.4, 1), (0.1, 0.4, -1), (float("nan"), 1, 1), ("a", 1, 1)])
+def test_bounds_that_say_nothing_are_refused(wrong):
+    with pytest.raises(ReleaseError, match=r"the bounds are .*; give the relative error up to which"):
+        Bounds(*wrong)
 
 
 def test_sdmx_has_errors_and_codes_of_observation_status(tmp_path):

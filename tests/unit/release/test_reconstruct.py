@@ -8,7 +8,7 @@ import pytest
 import margrave
 from margrave import methods
 from margrave.domain import Domain
-from margrave.errors import MemoryLimitError, ReleaseError, WorkloadError
+from margrave.errors import MemoryLimitError, PlanError, ReleaseError
 from margrave.measurements import Measurements
 from margrave.methods import MaximumLikelihood, NonNegative, Truncated
 from margrave.release.publication import reconstruct
@@ -68,7 +68,7 @@ def test_a_method_that_is_not_there_is_refused_with_a_suggestion():
 def test_a_workload_over_another_domain_is_refused():
     other = Domain.fromdict({"age": 4, "sex": ["F", "M"], "region": 3})
     text = "the workload is over Domain(age: 4, sex: 2, region: 3) and the measurements over Domain("
-    with pytest.raises(WorkloadError, match=re.escape(text)):
+    with pytest.raises(PlanError, match=re.escape(text)):
         reconstruct(NOISY, Workload(other, [("age",)]), method="mle")
 
 

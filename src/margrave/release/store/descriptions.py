@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from margrave.domain.domain import Domain
     from margrave.measurements.provenance import Provenance
     from margrave.methods.method import Method
+    from margrave.release.count_errors import Bounds
     from margrave.release.store import TableEntry
 
 # What a privacy statement cannot do without; everything else that a provenance knows is compared where it is there.
@@ -42,8 +43,8 @@ _ERRORS = (
     ";\n- `count_error`: how far, typically, `count` is from the true count, as learned from the measurements;\n"
     "- `count_low`, `count_high`: an interval around `count`, meant to hold the true count in 95 of 100 cases; unlike\n"
     "  that of `estimate` it is calibrated on test data and not proven;\n"
-    "- `reliability`: `reliable` (`count_error` up to 12 % of the count, or one), `use with care` (up to 40 %, or\n"
-    "  three) or `too uncertain to quote`"
+    "- `reliability`: `reliable` (`count_error` up to {bounds.reliable:.3g} of the count, or up to {bounds.floor:g}),\n"
+    "  `use with care` (up to {bounds.care:.3g} of it, or up to {three:g}) or `too uncertain to quote`"
 )
 _EMPTY = "The columns `std_error`, `ci_low` and `ci_high` are empty."
 _README = """# {heading}
@@ -103,7 +104,7 @@ def readme(
     date: str,
     title: str | None = None,
     documents: Iterable[str] = (),
-    errors: bool = False,
+    bounds: Bounds | None = None,
 ) -> str:
     """Return the page for readers, as Markdown.
 
@@ -123,8 +124,8 @@ def readme(
         What it is called.
     documents
         Names of the further texts in the folder.
-    errors
-        Whether errors of the counts were learned.
+    bounds
+        Where counts stop being reliable; None if their errors were not learned.
     """
     what = covered(domain, provenance)
     interval = _INTERVAL.format(coverage=facts.coverage(domain, provenance))
@@ -139,7 +140,7 @@ def readme(
         count=method.words.column,
         covered=what,
         interval=f"{kept}\n\n{interval}" if kept else interval,
-        errors=_ERRORS if errors else "",
+        errors="" if bounds is None else _ERRORS.format(bounds=bounds, three=3 * bounds.floor),
         first=tables[0].file,
         date=date,
         method=method.name,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -253,7 +254,7 @@ def _descriptions(
         date=created[:10],
         title=title,
         documents=documents,
-        errors=release.errors is not None,
+        bounds=None if release.errors is None else release.errors.bounds,
     )
     return {
         "README.md": page,
@@ -277,7 +278,8 @@ def _write_errors(errors: CountErrors, file: Path) -> None:
     """Write what was learned about the errors of the counts, and from which seed."""
     header = {"margrave": ERRORS, "schema": ERRORS_SCHEMA}
     drawn = np.array([errors.seed, errors.draws], dtype=np.int64)
-    write_archive(file, header, {"expected": errors.expected, "curve": errors.curve.ravel(), "drawn": drawn})
+    arrays = {"expected": errors.expected, "curve": errors.curve.ravel(), "drawn": drawn}
+    write_archive(file, header, {**arrays, "bounds": np.array(astuple(errors.bounds))})
 
 
 def _write_tables(
