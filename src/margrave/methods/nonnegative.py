@@ -108,7 +108,9 @@ class NonNegative(Method):
 
     weights: Weights = option("auto", "auto, paper, noise, or a number b for the weights b^(-order).", kind=Kind.TEXT)
     hold: Iterable[Iterable[str]] | None = option(
-        None, "Attribute sets whose measurements are kept as they are, as age,sex; '' for the total.", kind=Kind.TABLES
+        None,
+        "Attribute sets whose measurements are kept as they are, such as age,sex; '' for the total.",
+        kind=Kind.TABLES,
     )
     eta: float | None = option(None, "The weight of what was never measured.")
     tolerance: float | None = option(None, "The relative duality gap at which to stop.")
