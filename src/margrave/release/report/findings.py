@@ -9,7 +9,7 @@ for residuals that were measured by themselves. It holds for those of measured m
 add up to its own cost, c²/2σ². What is left of the whole budget went into choices, or into tables that are not here.
 
 How far the released tables are from the unbiased ones is known; how far either is from the truth is not, and nothing
-here pretends to it.
+here claims to know it.
 """
 
 from __future__ import annotations
