@@ -47,7 +47,7 @@ def domain(
     asked: Job,
     out: Annotated[Path | None, typer.Option("--out", help="The file to write; standard output if not given.")] = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", help="The columns to look at, as age,sex; all if not given.")
+        str | None, typer.Option("--columns", help="The columns to look at, such as age,sex; all if not given.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that exists.")] = False,
 ) -> None:
