@@ -90,9 +90,11 @@ def solve(label: str, estimates, scheme: str, limit: float) -> None:  # noqa: AN
     from margrave.reconstruction.nonnegative import reconstruct_nonnegative
     from margrave.reconstruction.prior import automatic
 
-    options, tolerance = SCHEMES[scheme], 1e-4
+    options, tolerance, more = SCHEMES[scheme], 1e-4, {}
     if scheme == "auto":
+        began = time.process_time()
         choice = automatic(estimates)
+        more = {"processor_seconds_of_rule": round(time.process_time() - began, 2)}
         estimates, tolerance = choice.estimates, choice.tolerance
         options = {"weights": choice.weights, "hold": choice.hold}
     array = 8e-6 * estimates.layout.cells
@@ -111,6 +113,7 @@ def solve(label: str, estimates, scheme: str, limit: float) -> None:  # noqa: AN
         lift=float(f"{solution.lift:.2g}"),
         # The estimates themselves, and what the solver added at its peak (of all solves so far).
         arrays=round(1 + (peak_megabytes() - before) / array, 2),
+        **more,
     )
 
 
