@@ -1,6 +1,6 @@
 """The charts of a report, by Altair.
 
-Those that never change (budget, error and non-negativity by order) are drawn here and stand in the page as SVG, so that
+Those that never change (budget, error and non-negativity by order) are drawn here and are in the page as SVG, so that
 they need no script and print well. Those of the picked table are specifications with empty data, which the script of
 the page fills and hands to the Vega libraries. Colours are the page's own variables: they follow light and dark by
 themselves. All are safe for colour-blind readers, and no meaning depends on colour alone.
