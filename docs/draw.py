@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent / "pictures"
 BLUE, ORANGE, GREY, GREEN = "#0072B2", "#D55E00", "#6B7280", "#009E73"
-# Of the pictures of the report.
-_WIDTH = 1280
 _FONT = "Helvetica, Arial, sans-serif"
 _NAMES = ("age", "sex", "district", "education", "work", "health")
 
@@ -235,21 +233,20 @@ def photograph() -> None:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "report.html"
         release = mg.reconstruct(noisy, workload, errors=True)
-        told = {"publisher": "Office of Examples", "licence": "CC BY 4.0", "date": "2026"}
-        mg.write_report(release, file, title="A made-up town", **told)
+        mg.write_report(release, file, title="A made-up town: 50,000 people by twelve attributes")
         with Chromium(Path(folder) / "profile") as browser:
-            page = browser.page(file.as_uri(), width=_WIDTH, height=900)
+            page = browser.page(file.as_uri(), width=1080, height=900)
             page.wait_until(
                 "document.querySelector('#heat-figure svg, #bars-figure svg, #heat svg, #bars svg') !== null"
             )
-            _clip(page, 0, 880, FOLDER / "report.png")
+            _clip(page, 0, 700, FOLDER / "report.png")
             top = page.evaluate("document.querySelector('#look').getBoundingClientRect().top + window.scrollY")
             _clip(page, float(top), 1000, FOLDER / "report-table.png")
 
 
 def _clip(page: Page, top: float, height: int, file: Path) -> None:
     """Keep a picture of a part of a page."""
-    clip = {"x": 0, "y": top, "width": _WIDTH, "height": height, "scale": 1}
+    clip = {"x": 0, "y": top, "width": 1080, "height": height, "scale": 1}
     shown = page.send("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True, "clip": clip})
     file.write_bytes(base64.b64decode(shown["data"]))
 
