@@ -304,6 +304,9 @@ class Counts:
         self._require(list(self._unread))
         return read_only(self._buffer)
 
+    def __reduce__(self) -> tuple[type[Counts], tuple[Layout, Floats]]:
+        return Counts, (self._layout, self.everything())
+
     def _require(self, places: Sequence[int]) -> None:
         """Read those of the tables that are not there yet."""
         if self._read is None or not self._unread:
