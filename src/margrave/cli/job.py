@@ -108,6 +108,8 @@ class Job:
         The folder to write, and what goes into it.
     publisher, licence, contact, date
         Who publishes it, for the report.
+    workers, scratch
+        Who shares the work after measuring, and where large arrays are kept.
     """
 
     data: str | None = option(
@@ -233,6 +235,20 @@ class Job:
         group=WRITING,
         commands=_WRITE,
         negatable=True,
+    )
+    workers: int | str | None = option(
+        None,
+        "Divide the work among N processes, or those of a Dask scheduler, as tcp://host:8786.",
+        kind=Kind.WHOLE_OR_TEXT,
+        group=WRITING,
+        commands=_WRITE,
+    )
+    scratch: str | None = option(
+        None,
+        "A folder for large arrays, where they do not fit into memory.",
+        group=WRITING,
+        commands=_WRITE,
+        path=True,
     )
     reliable: float | None = option(
         None,
@@ -457,6 +473,8 @@ class Job:
             bounds=self._bounds(),
             title=self.title,
             imprint=self.imprint,
+            workers=self.workers,
+            scratch=self.scratch,
         )
 
     @property
