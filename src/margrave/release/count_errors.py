@@ -35,7 +35,7 @@ is (Bhatia and Davis 2000): all people of the line in one of its cells. Of the m
 above the count; a quarter of an even share is added, for lines that are themselves uncertain.
 
 **Never measured.** What was not measured is predicted from what was, and (1) does not know how well. So measured sets
-of each such order are left out, half of them at a time, and predicted from the others by the same method:
+are left out, half of them at a time, and predicted from the others by the same method:
 
     v_τ m_τ = κ Σ c²,    κ = Σ (‖r̂_τ − z_τ‖² − σ²_τ m_τ) / Σ c²    over the sets of this order that were left out. (5)
 
@@ -58,7 +58,7 @@ numbers, not below zero. docs/intervals.md has the proof of (1) and coverage as 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from numbers import Real
@@ -84,10 +84,10 @@ if TYPE_CHECKING:
 # The step δ of (2), in standard deviations: small enough for a derivative, large enough to rise above the tolerance of
 # the solver.
 _STEP = 0.3
-# Draws: as many as keep the cost within three reconstructions; one less for each order that is judged by leaving out.
+# Draws: as many as keep the cost at three reconstructions, those with sets left out among them.
 _DRAWS = 3
-# Which part of the measured sets is left out, equation (5): one of so many of the largest order, and of others.
-_FOLDS, _FEW_FOLDS = 2, 4
+# Parts that measured sets are left out in, equation (5).
+_FOLDS = 2
 # Pooling: a residual counts by its degrees of freedom beside so many of its order; an order and a bin of the curve by
 # its cells beside so many that err as the unbiased estimate does.
 _SET_DEGREES, _ORDER_DEGREES, _ORDER_CELLS = 200.0, 20.0, 100.0
@@ -109,7 +109,7 @@ _LEAST_ERROR = 0.5
 _ARRAYS = 6.0
 # Errors of cells that are pooled differ, so that their tails are heavier than normal ones: how much further intervals
 # reach, and how much where part of a table was never measured (docs/intervals.md has what this was chosen on).
-HEAVY, HEAVIER = 1.12, 1.8
+HEAVY, HEAVIER = 1.2, 1.8
 # Of counts far below their error few are off by much and most by next to nothing: intervals need not reach as far.
 _LIGHT = 0.7
 # Intervals reach no further than so many times what those of the estimate do.
@@ -397,7 +397,7 @@ def learn_errors(
     if method.unbiased:
         return CountErrors(np.where(known, variances, guessed), np.tile(np.eye(1, CURVE), (orders, 1)), seed, 0, bounds)
     measured = np.where(known, variances, 0.0)
-    draws = max(_DRAWS - len({k for k in layout.index.order[~known].tolist() if k >= 2}), 1)
+    draws = _DRAWS if known.all() else _DRAWS - _FOLDS
     before = _published(method, request.workload, layout, made.marginals)
     pool = _Pool.of(estimates, before, measured)
     moved_request = replace(request, progress=None, start=None if made.solution is None else made.solution.state)
@@ -572,11 +572,13 @@ def _guessed(method: Method, request: Request, variances: Floats) -> Floats:
     layout, order = estimates.layout, estimates.layout.index.order
     away, scale = np.zeros(len(order)), np.zeros(len(order))
     # Sets of two attributes and more: every mechanism measures single ones.
-    candidates = np.isfinite(variances) & (order >= 2) & (layout.degrees > 0)
-    for left_out in _left_out(layout, candidates, np.isinf(variances)):
-        # What was never measured has no larger set that was: those that contain one that is left out are hidden too.
-        out = {layout.sets[place] for place in left_out}
-        hidden = np.array([any(one <= set(members) for one in map(set, out)) for members in layout.sets])
+    candidates = np.flatnonzero(np.isfinite(variances) & (order >= 2) & (layout.degrees > 0))
+    for fold in range(_FOLDS):
+        left_out = candidates[fold::_FOLDS]
+        if not left_out.size:
+            continue
+        hidden = np.zeros(len(order), dtype=np.bool_)
+        hidden[left_out] = True
         values = np.where(np.repeat(hidden, np.diff(layout.index.offset)), 0.0, estimates.values)
         reduced = replace(
             estimates,
@@ -596,22 +598,6 @@ def _guessed(method: Method, request: Request, variances: Floats) -> Floats:
     # Where no set of an order was measured, as those of the nearest order.
     spread = np.array([max(found[min(known, key=lambda other: abs(other - k))], 0.0) for k in range(len(found))])
     return spread[order]
-
-
-def _left_out(
-    layout: Layout, candidates: NDArray[np.bool_], unmeasured: NDArray[np.bool_]
-) -> Iterator[NDArray[np.int64]]:
-    """Yield sets to leave out at a time, of one order each: of the largest half, of others a quarter.
-
-    Predictions of an order are judged with all that is known of smaller sets, as those of sets never measured are.
-    """
-    order = layout.index.order
-    largest = int(order.max())
-    for k in range(2, largest + 1):
-        own = np.flatnonzero(candidates & (order == k))
-        if not own.size or not unmeasured[order == k].any():
-            continue
-        yield own[:: _FOLDS if k == largest else _FEW_FOLDS]
 
 
 def _prior_guess(estimates: Estimates, variances: Floats) -> Floats:
