@@ -297,7 +297,7 @@ def test_query_answers_from_the_folder(published):
         (("query", "release", "--by", "âge,sex,région"), "no table of this release covers"),
         (("query", "release", "--level", "2"), "level"),
         (("report", "nowhere"), "nowhere"),
-        (("export", "release", "--out", "domain.json"), "exists already"),
+        (("export", "release", "--out", "domain.json"), "already exists"),
         (("export", "release", "--form", "sdmx", "--out", "x.csv"), "--agency"),
         (("ledger", "nowhere.ledger"), "nowhere.ledger"),
         (("reconstruct", "none.csv", "--domain", "domain.json", "--kway", "1", "--out", "x"), "none.csv"),

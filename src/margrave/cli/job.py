@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
     from margrave.release.count_errors import Bounds
+    from margrave.release.facts import Imprint
     from margrave.release.publication import Publication
     from margrave.workload import Workload
 
@@ -54,6 +55,7 @@ _READ, _ASK, _SPEND, _WRITE = (
     ("plan", "release"),
     ("release", "reconstruct"),
 )
+_REPORT = (*_WRITE, "report")
 # The parser takes memory with the square of the dots in a key.
 _MOST_DOTS = 2000
 _RELEASE = ("release",)
@@ -104,6 +106,8 @@ class Job:
         How to reconstruct, with the options of the method by name.
     out, overwrite, csv, report, errors, reliable, care, reliable_within, title
         The folder to write, and what goes into it.
+    publisher, licence, contact, date
+        Who publishes it, for the report.
     """
 
     data: str | None = option(
@@ -251,7 +255,15 @@ class Job:
         group=WRITING,
         commands=_WRITE,
     )
-    title: str | None = option(None, "The title of the report.", group=WRITING, commands=(*_WRITE, "report"))
+    title: str | None = option(None, "The title of the report.", group=WRITING, commands=_REPORT)
+    publisher: str | None = option(None, "For the report: who publishes the release.", group=WRITING, commands=_REPORT)
+    licence: str | None = option(
+        None, "For the report: the licence of the tables, as 'CC BY 4.0'.", group=WRITING, commands=_REPORT
+    )
+    contact: str | None = option(None, "For the report: whom to ask.", group=WRITING, commands=_REPORT)
+    date: str | None = option(
+        None, "For the report: when it is published, as 2026-11-18.", group=WRITING, commands=_REPORT
+    )
     mechanism_options: Mapping[str, Any] = field(default_factory=dict)
     method_options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -446,7 +458,13 @@ class Job:
             errors=self.errors is None or self.errors,
             bounds=self._bounds(),
             title=self.title,
+            imprint=self.imprint,
         )
+
+    @property
+    def imprint(self) -> Imprint:
+        """Who publishes the release, as far as it is told."""
+        return {"publisher": self.publisher, "licence": self.licence, "contact": self.contact, "date": self.date}
 
     def source(self) -> Data:
         """Return the description of the private table; nothing is opened."""

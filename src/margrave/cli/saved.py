@@ -130,9 +130,9 @@ def report(
     from margrave.release.store.loading import load
 
     if out is None or out.resolve() == (folder / NAME).resolve():
-        out = renew_report(folder, title=asked.title)
+        out = renew_report(folder, title=asked.title, **asked.imprint)
     else:
-        write_report(load(folder), out, title=asked.title)
+        write_report(load(folder), out, title=asked.title, **asked.imprint)
     console().print(f"report: {out}")
 
 

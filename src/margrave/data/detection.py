@@ -1,6 +1,6 @@
 """PRIVATE: how a CSV file seems to be written, from a look at its rows; for a draft, which a person reviews.
 
-Nothing else guesses. What is found here is proposed in the words of the command line, and has to be given to whatever
+Nothing else guesses. What is found here is proposed as options of the command line, and has to be given to whatever
 reads the file afterwards.
 """
 

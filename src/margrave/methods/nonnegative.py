@@ -48,8 +48,7 @@ _WORDS = Words(
     count="non-negative count",
     column="non-negative counts that agree with each other in every sum",
     report="The non-negative count is found from the same noisy measurements so that all tables agree with each other, "
-    "no cell is below zero, and noise is smoothed. It is closer to the truth overall, but it is not unbiased, and the "
-    "interval does not belong to it.",
+    "no cell is below zero, and noise is smoothed. It is closer to the truth overall, but it is not unbiased.",
     registry="GReM-LNN: tables found from the measurements so that no count is negative, all agree in every sum, and "
     "noise is smoothed.",
 )
@@ -58,8 +57,7 @@ _WHOLE_WORDS = Words(
     count="whole count",
     column="whole numbers that agree with each other in every sum, counted from synthetic rows",
     report="The whole count is counted from synthetic rows whose tables are close to the non-negative ones: all tables "
-    "agree with each other and hold whole numbers. It is closer to the truth overall, but it is not unbiased, and the "
-    "interval does not belong to it.",
+    "agree with each other and hold whole numbers. It is closer to the truth overall, but it is not unbiased.",
     registry="GReM-LNN, then tables counted from synthetic rows that are close to them: whole numbers, none negative, "
     "and all agree in every sum.",
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from margrave.methods.method import Request
 from margrave.reconstruction.estimates import estimate_residuals, unbiased_residuals
 from margrave.reconstruction.nonnegative.workers import opened
 from margrave.release.count_errors import BOUNDS, Bounds, learn_errors, require_memory_to_learn
+from margrave.release.facts import Imprint
 from margrave.release.release import Release
 from margrave.release.table import Counts
 from margrave.workload import Workload
@@ -153,6 +154,8 @@ class Publication:
         Whether to learn the error of every published count; see `reconstruct`.
     bounds
         Where published counts stop being reliable, by their errors.
+    imprint
+        Who publishes it: ``publisher``, ``licence``, ``contact`` and ``date`` for the report, as texts.
     """
 
     folder: str | os.PathLike[str]
@@ -163,6 +166,7 @@ class Publication:
     title: str | None = None
     errors: bool = True
     bounds: Bounds = BOUNDS
+    imprint: Imprint = field(default_factory=Imprint)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", find(self.method))
@@ -190,8 +194,9 @@ class Publication:
         from margrave.release.store.saving import require_target
 
         require_target(self.folder, overwrite=self.overwrite)
-        if self.title is not None:
-            require_text(self.title, "the title")
+        for name, text in {"title": self.title, **self.imprint}.items():
+            if text is not None:
+                require_text(text, f"the {name}")
         if self.report:
             from margrave.release.report.charts import require_packages
 
@@ -229,7 +234,7 @@ class Publication:
         if self.report:
             from margrave.release.report import report
 
-            documents[REPORT] = report(released, title=self.title)
+            documents[REPORT] = report(released, title=self.title, **self.imprint)
         released.save(
             self.folder,
             overwrite=self.overwrite,

@@ -1,6 +1,6 @@
 """Tables in databases: Ibis tables, and PostgreSQL by a URL.
 
-PostgreSQL is read in one transaction that sees one state of the database (REPEATABLE READ) and is rolled back in the
+PostgreSQL is read in one transaction that sees one state of the database (REPEATABLE READ) and is rolled back at the
 end, so that nothing is left there. It chooses the rows of persons and counts them in one query for all tables.
 """
 

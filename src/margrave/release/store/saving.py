@@ -1,6 +1,6 @@
 """Save a release: tables, noisy measurements and what describes them, in one folder that is there whole or not at all.
 
-What a release is, is said here by protocols, so that `margrave.Release` can save itself.
+Protocols say here what a release is, so that `margrave.Release` can save itself.
 """
 
 from __future__ import annotations
