@@ -415,10 +415,11 @@ class Job:
         from margrave.planning.plans import plan_for_targets
 
         objective = self.mechanism_options.get("objective", TARGET_OBJECTIVE)
-        if objective == "counts":
+        if objective == "counts" and self.rows is None:
             raise JobError(
-                "--target is given for the objective counts, which promises no margins",
-                remedy=f"leave out --objective (it is then {TARGET_OBJECTIVE}) or --target",
+                "--target is given for the objective counts without --rows: its plan follows from what is measured",
+                remedy=f"give --rows, about how many rows there are, or leave out --objective (it is then "
+                f"{TARGET_OBJECTIVE})",
             )
         return plan_for_targets(
             workload,
@@ -426,6 +427,7 @@ class Job:
             by_table(workload.domain, self.target),
             contributions=self.need("contributions"),
             objective=objective,
+            rows=self.rows if objective == "counts" else None,
         ).workload
 
     def budget(self) -> Budget:
