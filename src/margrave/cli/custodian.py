@@ -21,7 +21,7 @@ from margrave.cli.screen import Screen, console, lines, print_json, print_table,
 from margrave.errors import DomainError
 
 if TYPE_CHECKING:
-    from margrave.custodian import TableErrors
+    from margrave.custodian import CellError, TableErrors
     from margrave.data.draft import Draft
     from margrave.data.validation import AttributeFit, Fit, PersonFit
     from margrave.privacy.ledger import Balance
@@ -222,7 +222,7 @@ def evaluate(
         Path | None, typer.Option("--out", help="A JSON file to write, outside of any release; it is PRIVATE.")
     ] = None,
     level: Annotated[float, typer.Option("--level", help="The level of the intervals.")] = 0.95,
-    worst: Annotated[int, typer.Option("--worst", help="How many of the worst tables to show.")] = 10,
+    worst: Annotated[int, typer.Option("--worst", help="How many of the worst tables and cells to show.")] = 10,
     json: AsJson = False,
 ) -> None:
     """Show how far a release is from the truth: PRIVATE, for the custodian's eyes only.
@@ -247,7 +247,19 @@ def evaluate(
     screen.print(custodian.WARNING, style="bold red")
     _print_errors("by number of attributes", found.orders, found.level)
     _print_errors("the worst tables", found.tables[: max(worst, 0)], found.level)
+    _print_cells(found.cells[: max(worst, 0)])
     screen.print(custodian.CHOICE)
+
+
+def _print_cells(cells: Sequence[CellError]) -> None:
+    """Print the counts that are furthest from the truth."""
+    listing = Table(title="PRIVATE: the worst cells", title_justify="left")
+    for name in ("table", "cell", "count", "truth", "error"):
+        listing.add_column(name, justify="left" if name in ("table", "cell") else "right")
+    for one in cells:
+        numbers = (f"{one.count:,.1f}", f"{one.truth:,.0f}", f"{one.error:,.1f}")
+        listing.add_row(one.table, ", ".join(one.categories), *numbers)
+    print_table(listing)
 
 
 def _print_errors(title: str, rows: Sequence[TableErrors], level: float) -> None:

@@ -314,7 +314,9 @@ class Release:
         rows = [
             (" × ".join(names) or "total", f"{self.workload.domain.cells(names):,}") for names in sets[:_MOST_SHOWN]
         ]
-        privacy = "" if record is None else f"ε = {record.epsilon:.6g} at δ = {record.delta:g}"
+        from margrave.release.facts import stated
+
+        privacy = "" if record is None else stated(record)
         said = privacy if record is None or record.private else "NOT PRIVATE"
         more = f"… and {len(sets) - _MOST_SHOWN:,} more tables. " if len(sets) > _MOST_SHOWN else ""
         return html_table(repr(self), ("table", "cells"), rows, f"{more}{said}")

@@ -211,7 +211,7 @@ class Table:
 
     def __repr__(self) -> str:
         noun = "cell" if self.values.size == 1 else "cells"
-        error = self.note if self.std_error is None else f"standard error {self.std_error:.4g}"
+        error = self.note if self.std_error is None else f"standard error of the estimate {self.std_error:.4g}"
         return f"Table({visible(spoken(self.attributes))}, {self.values.size:,} {noun}; {error})"
 
     def _repr_html_(self) -> str:
