@@ -65,7 +65,7 @@ def domain(
     # The draft itself may go into a pipe; messages about it must not.
     screen = Screen(stderr=out is None)
     screen.print(drafted.domain.draft, style="bold red")
-    _show_draft(drafted, screen, typed)
+    _show_draft(drafted, screen)
     if not len(drafted.domain):
         raise DomainError("no column has few values or numbers", remedy="declare the domain by hand")
     if out is None:
@@ -91,7 +91,7 @@ def reading_words(reading: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _show_draft(drafted: Draft, screen: Screen, typed: Mapping[str, Any]) -> None:
+def _show_draft(drafted: Draft, screen: Screen) -> None:
     """Show which columns are in the draft, and which are not and why."""
     listing = Table(title="PRIVATE: drafted from the data", title_justify="left")
     for name in ("attribute", "size", "categories"):
@@ -102,7 +102,7 @@ def _show_draft(drafted: Draft, screen: Screen, typed: Mapping[str, Any]) -> Non
         listing.add_row(attribute.name, f"{attribute.size:,}", ", ".join([*shown, *more]))
     print_table(listing, screen)
     if drafted.reading:
-        words = " ".join(reading_words({**typed, **drafted.reading}))
+        words = " ".join(reading_words(drafted.reading))
         screen.print(
             f"these options were guessed from the file and used: {words} (check them, and give them to validate and "
             "release too)"

@@ -266,7 +266,7 @@ class Job:
     )
     reliable_within: float | None = option(
         None,
-        "An error of so many people is reliable whatever the count; 1 by default.",
+        "An error of at most this many people is reliable whatever the count; 1 by default.",
         kind=Kind.NUMBER,
         group=WRITING,
         commands=_WRITE,
@@ -399,7 +399,7 @@ class Job:
             workload = Workload.up_to(domain, self.need("up_to"))
         if self.max_cells is not None:
             workload = workload.filter(max_cells=self.max_cells)
-        # Who asks for small tables too wants them to be good; equal weights would plan them as parts of the large ones.
+        # Small tables that are asked for get weight; equal weights would plan them only as parts of the large ones.
         workload = workload if self.up_to is None else workload.graded()
         return workload if self.weight is None else workload.weighted(by_table(domain, self.weight))
 
@@ -442,7 +442,7 @@ class Job:
         if self.target is not None:
             # The weights by which targets are met are those of this objective.
             options.setdefault("objective", TARGET_OBJECTIVE)
-        # A stated number of rows also helps to choose how to count, so it is no option of a mechanism.
+        # A stated number of rows also helps to choose how to count, so it is not an option of a mechanism.
         plans = "rows" in {one.name for one in fields(chosen)} and options.get("objective", "counts") == "counts"
         if plans and self.rows is not None:
             options["rows"] = self.rows

@@ -155,7 +155,7 @@ class Plan(Expectation):
     def noise(self, table: int) -> Fraction:
         """Return g², the exact parameter of the discrete Gaussian on each entry of one integer residual."""
         noise = Fraction(float(self.integer_variances[self._checked(table)]))
-        if noise <= 0:  # a zero here must never be taken for "no noise needed"
+        if noise <= 0:  # a zero here must never be read as "no noise needed"
             raise PlanError(
                 f"residual {self._label(table)} has an attribute of one value and is identically zero",
                 remedy="it is not measured: use plan.measured",

@@ -316,7 +316,7 @@ def run(function: Count | Encode, batches: Iterator[pa.RecordBatch]) -> Iterator
             break
         yield batch
     if problem:
-        for _ in batches:  # the engine goes on sending
+        for _ in batches:  # the engine keeps sending
             pass
         yield function.trouble(problem)
 

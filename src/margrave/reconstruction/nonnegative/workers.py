@@ -425,7 +425,7 @@ class _Team(Hands):
 
 
 def divided(layout: Layout, parts: int) -> list[tuple[int, int]]:
-    """Cut the outer tables into at most so many ranges of about equal cells, none of them empty.
+    """Cut the outer tables into at most this many ranges of about equal cells, none of them empty.
 
     Parameters
     ----------
