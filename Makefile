@@ -10,7 +10,7 @@ CODE   := src tests benchmarks experiments examples docs/conf.py docs/draw.py do
 PARALLEL ?= --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-engines bench reproduce lint docs pictures clean
+.PHONY: help demo test test-engines bench reproduce lint docs pictures dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ docs: $(STAMP)-dev ## the documentation site, in build/docs; rewrites its genera
 
 pictures: $(STAMP)-dev ## draw the pictures of the documentation anew (needs Chromium)
 	@$(BIN)/python docs/draw.py
+
+dist: $(STAMP)-dev ## sdist and wheel in dist/, tried in an empty environment
+	@$(BIN)/python -m build --no-isolation --outdir dist .
+	@$(BIN)/python -m pytest tests/engines/test_packaging.py
 
 clean: ## remove the environment and everything that was generated
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

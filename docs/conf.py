@@ -21,6 +21,9 @@ myst_heading_anchors = 3
 # The pages are written for a code host too, where a heading may follow one of two levels above.
 suppress_warnings = ["myst.header"]
 
+# Options such as --delta stay as they are typed.
+smartquotes = False
+
 # Docstrings are in the numpy convention, with `names` in single backticks.
 default_role = "code"
 napoleon_google_docstring = False

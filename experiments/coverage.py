@@ -52,7 +52,7 @@ LEVEL = 0.95
 _TABLE_CELLS = 200
 # How many shares a release is asked for, of each order.
 _SHARES = 40
-_BANDS = (("0", -1.0), ("1-10", 0.5), ("11-100", 10.5), ("101-1000", 100.5), ("more", 1000.5))
+_BANDS = (("0", -math.inf), ("1-10", 0.5), ("11-100", 10.5), ("101-1000", 100.5), ("more", 1000.5))
 # The last group of a setting.
 _LAST = ("share", "3")
 Progress = Callable[[int, int, str], None]

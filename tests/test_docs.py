@@ -4,6 +4,7 @@ import importlib.util
 import re
 import shlex
 import sys
+import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -148,3 +149,25 @@ def test_every_picture_is_shown_small_and_drawn_by_the_script():
         assert picture.stat().st_size < 200_000, picture.name
         assert picture.stem in drawn
         assert f"pictures/{picture.name}" in pages
+
+
+def test_the_version_is_the_same_everywhere():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f'version: "{version}"' in (ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    assert re.search(rf"^## {re.escape(version)}\b", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_every_check_of_the_repository_that_is_left_out_is_explained():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "maintaining.md").read_text(encoding="utf-8")
+    for check in settings["tool"]["repo-review"]["ignore"]:
+        assert f"| {check} " in page
+
+
+def test_project_files_that_readers_are_sent_to_exist():
+    for file in ("SECURITY.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "CITATION.cff", "Dockerfile", "LICENSE"):
+        assert (ROOT / file).is_file()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", readme):
+        assert (ROOT / target).exists(), target

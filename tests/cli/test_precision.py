@@ -110,3 +110,12 @@ def test_an_attribute_called_total_is_that_attribute(tmp_path):
     path.write_text("kway = 2\nweight = {total = 7}\n", encoding="utf-8")
     assert ("total",) in Job.read(path).workload(domain)
     assert () in Job.read(path).workload(DOMAIN)
+
+
+def test_targets_hold_with_the_objective_counts_for_a_stated_number_of_rows(words, capsys):
+    counts = ["--kway", "3", "--objective", "counts", "--target", "age,sex=25"]
+    document = json.loads(shown([*words, *counts, "--rows", "4000", "--json"], capsys))
+    (margin,) = document["margins"]
+    assert margin["margin"] <= 25
+    told = shown([*words, *counts], capsys, code=2)
+    assert "--target is given for the objective counts without --rows" in told

@@ -1,6 +1,8 @@
 """The report in a real browser: no request, no complaint, pickers by mouse and by keyboard; pictures of it."""
 
+import csv
 import json
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -45,7 +47,7 @@ def record(private=True):
     )
 
 
-def release(*, private=True, method="lnn"):
+def release(*, private=True, method="lnn", errors=False):
     generator = np.random.default_rng(5)
     tables = [
         (
@@ -56,7 +58,7 @@ def release(*, private=True, method="lnn"):
         for n in WORKLOAD
     ]
     noisy = Measurements.from_marginals(DOMAIN, tables).with_provenance(record(private))
-    return reconstruct(noisy, WORKLOAD, method=method)
+    return reconstruct(noisy, WORKLOAD, method=method, errors=errors)
 
 
 @pytest.fixture(scope="module")
@@ -286,7 +288,7 @@ ROWS_OF = (
 )
 
 
-@pytest.mark.parametrize(("width", "tiles"), [(1280, [4]), (700, [2, 2]), (500, [2, 2]), (375, [2, 2])])
+@pytest.mark.parametrize(("width", "tiles"), [(1280, [2, 2]), (700, [2, 2]), (500, [2, 2]), (375, [2, 2])])
 def test_tiles_and_links_stand_in_even_rows(browser, address, width, tiles):
     page = browser.page(address, width=width, height=800)
     assert page.evaluate(ROWS_OF.format("'.facts div'")) == tiles
@@ -344,7 +346,159 @@ def test_text_and_first_table_need_no_script(browser, address):
     page.send("Emulation.setScriptExecutionDisabled", {"value": False})
     assert "Scripts are switched off" in document
     assert page.evaluate("document.getElementById('pickers').hidden")
-    assert caption(page) == "age by district: non-negative counts, with 95 % intervals"
-    assert page.evaluate("document.querySelectorAll('#table tbody tr').length") == 6
+    shown = page.evaluate("document.querySelector('#first caption').textContent")
+    assert shown == "age by district: non-negative counts, with 95 % intervals"
+    assert page.evaluate("document.querySelectorAll('#first tbody tr').length") == 7
+    assert page.evaluate("document.querySelectorAll('#table table').length") == 0
     assert page.evaluate("document.querySelectorAll('figure > svg').length") == 4
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """A report on a release whose counts have errors of their own, with everything that can stand at its head."""
+    file = tmp_path_factory.mktemp("learned") / "report.html"
+    told = {"publisher": HOSTILE, "licence": "CC BY 4.0", "contact": "javascript:window.broken=1", "date": "2026-11-18"}
+    write_report(release(errors=True), file, title="A place", **told)
+    return file.as_uri()
+
+
+@pytest.fixture
+def marked(browser, learned):
+    opened = browser.page(learned, width=1600, height=1000)
+    opened.wait_until("document.querySelectorAll('#heat svg, #bars svg').length === 2")
+    yield opened
+    opened.close()
+
+
+CELLS = (
+    "[...document.querySelectorAll('#table tbody tr')].map(row => [...row.querySelectorAll('td')].map(cell => "
+    "[cell.firstChild.data, cell.querySelector('sup')?.textContent ?? '',"
+    " cell.querySelector('span')?.textContent ?? '', cell.title]))"
+)
+PICK = (
+    "(() => {{ const pick = (id, value) => {{ const s = document.getElementById(id); s.value = value;"
+    " s.dispatchEvent(new Event('change')); }}; pick('rows', '{}'); pick('columns', '{}'); }})()"
+)
+
+
+def test_marks_and_intervals_are_those_of_the_counts_and_not_of_the_estimates(marked):
+    table = release(errors=True).table("age", "district")
+    marked.evaluate(PICK.format(0, 1))
+    shown = marked.evaluate(CELLS)
+    marks = {"reliable": "", "use with care": "*", "too uncertain to quote": "**"}
+    words = table.reliability()
+    assert len(set(words.ravel())) > 1
+    for age in range(6):
+        for district in range(5):
+            low, high = table.count_low[age, district], table.count_high[age, district]
+            word = words[age, district]
+            assert shown[age][district] == [
+                f"{round(table.values[age, district]):,}",
+                marks[word],
+                f"{low:,.0f} to {high:,.0f}",
+                "" if word == "reliable" else word,
+            ]
+    counted = [round(100 * (words == word).mean()) for word in marks]
+    assert marked.evaluate("document.getElementById('note').textContent").startswith(
+        f"Of the 30 cells {counted[0]} % are reliable, {counted[1]} % are to be used with care (*), {counted[2]} % are"
+    )
+    marked.click("input[value=estimate]")
+    estimates = marked.evaluate(CELLS)
+    low, high = table.ci_low[0, 0], table.ci_high[0, 0]
+    assert estimates[0][0][1:] == ["", f"{low:,.0f} to {high:,.0f}", ""]
+    assert complaints(marked) == []
+
+
+@pytest.mark.parametrize(("form", "axis"), [("row", 1), ("column", 0), ("all", None)])
+def test_percentages_of_rows_of_columns_and_of_all(marked, form, axis):
+    table = release(errors=True).table("age", "district")
+    marked.evaluate(PICK.format(0, 1))
+    marked.click(f"input[value={form}]")
+    shown = marked.evaluate(CELLS)
+    # The page divides whole numbers, each within half a person.
+    counts = np.round(table.values)
+    wanted = 100 * counts / table.values.sum(axis=axis, keepdims=axis is not None)
+    found = np.array([[float(cell[0].removesuffix(" %")) for cell in row[:5]] for row in shown[:6]])
+    slack = 0.05 + 100 / table.values.sum(axis=axis, keepdims=axis is not None)
+    assert (np.abs(found - wanted) <= slack).all()
+    assert not any(cell[2] for row in shown for cell in row), "percentages have no intervals"
+    assert "% of" in caption(marked)
+    assert "have no interval here" in marked.evaluate("document.getElementById('note').textContent")
+
+
+def test_a_table_is_downloaded_without_a_network(browser, learned, marked, tmp_path):
+    browser.send("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    marked.evaluate(PICK.format(3, 1))
+    marked.click("#download")
+    for _ in range(100):
+        files = [path for path in tmp_path.iterdir() if path.suffix == ".csv"]
+        if files:
+            break
+        time.sleep(0.1)
+    (file,) = files
+    with file.open(encoding="utf-8-sig", newline="") as stream:
+        head, *rows = list(csv.reader(stream))
+    assert head == [
+        HOSTILE,
+        "district",
+        "count",
+        "count_low",
+        "count_high",
+        "reliability",
+        "estimate",
+        "ci_low",
+        "ci_high",
+    ]
+    table = release(errors=True).table(HOSTILE, "district")
+    assert len(rows) == table.values.size
+    assert [float(row[2]) for row in rows] == np.round(table.values).ravel().tolist()
+    assert [row[5] for row in rows] == table.reliability().ravel().tolist()
+    assert [event["request"]["url"] for event in marked.events("Network.requestWillBeSent")][:1] == [learned]
+    assert complaints(marked) == []
+
+
+def test_the_map_of_errors_opens_a_table(marked):
+    assert marked.evaluate("document.querySelectorAll('.map tbody td').length") == 16
+    marked.evaluate("document.querySelector('.map a[href=\"#table=1,2\"]').click()")
+    marked.wait_until("document.querySelector('#table caption').textContent.startsWith('district by sex')")
+
+
+def test_the_head_shows_who_publishes_and_nothing_of_it_acts(marked):
+    told = marked.evaluate("[...document.querySelectorAll('.imprint dd')].map(e => e.textContent)")
+    assert told == [HOSTILE, "CC BY 4.0", "javascript:window.broken=1", "2026-11-18"]
+    assert marked.evaluate("typeof window.broken") == "undefined"
+    assert marked.evaluate("document.querySelectorAll('.imprint a').length") == 0
+
+
+def test_the_finding_and_its_table_are_on_the_first_screen(marked):
+    bottom = "document.querySelector('{}').getBoundingClientRect().bottom"
+    assert marked.evaluate(bottom.format("#first")) <= 1000
+    assert marked.evaluate(bottom.format("#in-words + p")) <= 1000
+
+
+# A4 without its margins, at 96 dots an inch.
+PAPER = round((210 - 24) / 25.4 * 96)
+
+
+def test_nothing_is_cut_off_on_paper(browser, tmp_path):
+    wide = Domain(
+        [Attribute(f"a rather long name {k}", labels=[f"value {k} {n}" for n in range(17)]) for k in range(9)]
+    )
+    workload = Workload.all_kway(wide, 2)
+    generator = np.random.default_rng(9)
+    tables = [(n, generator.gamma(0.5, 9e4, (17, 17)), 81.0) for n in workload]
+    noisy = Measurements.from_marginals(wide, tables).with_provenance(record())
+    file = tmp_path / "wide.html"
+    write_report(reconstruct(noisy, workload, errors=True), file)
+    page = browser.page(file.as_uri(), width=PAPER, height=1000)
+    page.wait_until("document.querySelectorAll('#bars svg').length === 1")
+    page.send("Emulation.setEmulatedMedia", {"media": "print"})
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.querySelectorAll('#table table').length") == 3
+    assert page.evaluate("document.documentElement.scrollWidth") <= PAPER
+    right = "Math.max(...[...document.querySelectorAll('table, svg, p')].map(e => e.getBoundingClientRect().right))"
+    assert page.evaluate(right) <= PAPER + 1
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("document.querySelectorAll('#table table').length") == 1
     page.close()

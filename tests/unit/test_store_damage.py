@@ -244,7 +244,7 @@ def test_a_folder_that_is_none(folder, tmp_path):
         (b'{"margrave": "release", "schema": 3}', "has schema 3, this margrave reads up to 2; upgrade it"),
         (b'{"margrave": "release", "schema": 1}', "is damaged (its checksum is wrong); margrave reconstruct "),
         (b"\xff", "is damaged: not UTF-8 at byte 0; margrave reconstruct "),
-        (b'{"a": 1, "a": 2}', "key 'a' stands twice"),
+        (b'{"a": 1, "a": 2}', "key 'a' appears twice"),
         (b'{"a": NaN}', "NaN is not a JSON number"),
         (b"[" * 100_000, "is damaged: JSON with more than 32 lists and objects inside each other"),
     ],

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
     from margrave.release.count_errors import Bounds
+    from margrave.release.facts import Imprint
     from margrave.release.publication import Publication
     from margrave.workload import Workload
 
@@ -54,6 +55,7 @@ _READ, _ASK, _SPEND, _WRITE = (
     ("plan", "release"),
     ("release", "reconstruct"),
 )
+_REPORT = (*_WRITE, "report")
 # The parser takes memory with the square of the dots in a key.
 _MOST_DOTS = 2000
 _RELEASE = ("release",)
@@ -104,6 +106,10 @@ class Job:
         How to reconstruct, with the options of the method by name.
     out, overwrite, csv, report, errors, reliable, care, reliable_within, title
         The folder to write, and what goes into it.
+    publisher, licence, contact, date
+        Who publishes it, for the report.
+    workers, scratch
+        Who shares the work after measuring, and where large arrays are kept.
     """
 
     data: str | None = option(
@@ -114,38 +120,38 @@ class Job:
     )
     table: str | None = option(None, "The table of a database.", group=_DATA, commands=_READ)
     query: str | None = option(
-        None, "One SELECT that only reads; rows of a person are those of its result.", group=_DATA, commands=_READ
+        None, "One SELECT; rows of a person are those of its result.", group=_DATA, commands=_READ
     )
     publish_query: bool | None = option(
         None, "Publish the text of the query with the release.", group=_DATA, commands=_RELEASE
     )
     delimiter: str | None = option(
-        None, "The mark between the fields of a CSV file, as ';' or tab.", group=_DATA, commands=_READ
+        None, "The delimiter of a CSV file, such as ';' or tab.", group=_DATA, commands=_READ
     )
     encoding: str | None = option(
-        None, "Of a CSV file: utf-8, windows-1252, latin-1, utf-16 …", group=_DATA, commands=_READ
+        None, "The encoding of a CSV file: utf-8, windows-1252, latin-1, utf-16 …", group=_DATA, commands=_READ
     )
     decimal: str | None = option(None, "The decimal mark in a CSV file: . or ,", group=_DATA, commands=_READ)
     trim: bool | None = option(
-        None, "Leave out the blanks around the fields of a CSV file.", group=_DATA, commands=_READ, negatable=True
+        None, "Strip the blanks around the fields of a CSV file.", group=_DATA, commands=_READ, negatable=True
     )
     null: tuple[str, ...] | None = option(
         None,
-        "A text in a CSV file that says that a value is missing, as '?'; may be repeated.",
+        "A text that marks a missing value in a CSV file, such as '?'; may be repeated.",
         kind=Kind.TEXTS,
         group=_DATA,
         commands=_READ,
     )
     header: bool | None = option(
         None,
-        "Whether the first row of a CSV file has the names of its columns.",
+        "Whether the first row of a CSV file holds the column names.",
         group=_DATA,
         commands=_READ,
         negatable=True,
     )
     names: tuple[str, ...] | None = option(
         None,
-        "The names of the columns of a CSV file without a header, as age,sex.",
+        "The names of the columns of a CSV file without a header, such as age,sex.",
         kind=Kind.NAMES,
         group=_DATA,
         commands=_READ,
@@ -156,10 +162,12 @@ class Job:
     counts: str | None = option(
         None, "The column of counts, if each row is a count made elsewhere.", group=_DATA, commands=_RELEASE
     )
-    counting: str | None = option(None, "auto, fetch or push-down.", group=_DATA, commands=_RELEASE)
+    counting: str | None = option(
+        None, "Where rows are counted: auto, fetch or push-down.", group=_DATA, commands=_RELEASE
+    )
     rows: int | None = option(
         None,
-        "About how many rows the table has, if that is public: it is planned for, and not measured first.",
+        "About how many rows the table has, if that is public; else the number is measured first.",
         group=_DATA,
         commands=_ASK,
     )
@@ -169,18 +177,18 @@ class Job:
     kway: int | None = option(None, "All tables of K attributes.", group=_TABLES, commands=_ASK)
     up_to: int | None = option(None, "All tables of at most K attributes.", group=_TABLES, commands=_ASK)
     tables: tuple[Names, ...] | None = option(
-        None, "One table, as age,sex; may be repeated.", kind=Kind.TABLES, group=_TABLES, commands=_ASK
+        None, "One table, such as age,sex; may be repeated.", kind=Kind.TABLES, group=_TABLES, commands=_ASK
     )
     weight: Mapping[Names, float] | None = option(
         None,
-        "How much a table matters, as income=20 or age,sex=5; others count 1; may be repeated.",
+        "The weight of a table, such as income=20 or age,sex=5; others have 1; may be repeated.",
         kind=Kind.NUMBERS,
         group=_TABLES,
         commands=_ASK,
     )
     target: Mapping[Names, float] | None = option(
         None,
-        "The 95 % margin of error that a table must have, as age,sex=50; may be repeated.",
+        "The 95 % margin of error that a table must have, such as age,sex=50; may be repeated.",
         kind=Kind.NUMBERS,
         group=_TABLES,
         commands=_SPEND,
@@ -189,14 +197,14 @@ class Job:
     epsilon: float | None = option(None, "ε, together with --delta.", group=_BUDGET, commands=_SPEND)
     delta: float | None = option(None, "δ; 1e-9 is usual.", group=_BUDGET, commands=(*_SPEND, "create"))
     rho: float | None = option(None, "ρ of zCDP, instead of ε.", group=_BUDGET, commands=_SPEND)
-    contributions: int | None = option(None, "The most rows of one person.", group=_BUDGET, commands=_SPEND)
+    contributions: int | None = option(None, "The maximum number of rows per person.", group=_BUDGET, commands=_SPEND)
     ledger: str | None = option(
         None, "The spending record of the data set.", group=_BUDGET, commands=_RELEASE, path=True
     )
     cap_epsilon: float | None = option(
         None, "Create the ledger with this cap (at --delta).", group=_BUDGET, commands=(*_RELEASE, "create")
     )
-    cap_rho: float | None = option(None, "The same cap as ρ.", group=_BUDGET, commands=(*_RELEASE, "create"))
+    cap_rho: float | None = option(None, "The same cap, given as ρ.", group=_BUDGET, commands=(*_RELEASE, "create"))
     ledger_any_domain: bool | None = option(
         None,
         "Charge a ledger that was charged for another domain: the same people, declared differently.",
@@ -223,10 +231,24 @@ class Job:
     )
     errors: bool | None = option(
         None,
-        "Learn the error of every published count; on by default, and takes a few more reconstructions.",
+        "Estimate the error of every published count; on by default, takes a few more reconstructions.",
         group=WRITING,
         commands=_WRITE,
         negatable=True,
+    )
+    workers: int | str | None = option(
+        None,
+        "Divide the work among N processes, or those of a Dask scheduler, as tcp://host:8786.",
+        kind=Kind.WHOLE_OR_TEXT,
+        group=WRITING,
+        commands=_WRITE,
+    )
+    scratch: str | None = option(
+        None,
+        "A folder for large arrays, where they do not fit into memory.",
+        group=WRITING,
+        commands=_WRITE,
+        path=True,
     )
     reliable: float | None = option(
         None,
@@ -244,12 +266,20 @@ class Job:
     )
     reliable_within: float | None = option(
         None,
-        "An error of so many people is reliable whatever the count; 1 by default.",
+        "An error of at most this many people is reliable whatever the count; 1 by default.",
         kind=Kind.NUMBER,
         group=WRITING,
         commands=_WRITE,
     )
-    title: str | None = option(None, "The title of the report.", group=WRITING, commands=(*_WRITE, "report"))
+    title: str | None = option(None, "The title of the report.", group=WRITING, commands=_REPORT)
+    publisher: str | None = option(None, "For the report: who publishes the release.", group=WRITING, commands=_REPORT)
+    licence: str | None = option(
+        None, "For the report: the licence of the tables, as 'CC BY 4.0'.", group=WRITING, commands=_REPORT
+    )
+    contact: str | None = option(None, "For the report: whom to ask.", group=WRITING, commands=_REPORT)
+    date: str | None = option(
+        None, "For the report: when it is published, as 2026-11-18.", group=WRITING, commands=_REPORT
+    )
     mechanism_options: Mapping[str, Any] = field(default_factory=dict)
     method_options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -369,7 +399,7 @@ class Job:
             workload = Workload.up_to(domain, self.need("up_to"))
         if self.max_cells is not None:
             workload = workload.filter(max_cells=self.max_cells)
-        # Who asks for small tables too wants them to be good; equal weights would plan them as parts of the large ones.
+        # Small tables that are asked for get weight; equal weights would plan them only as parts of the large ones.
         workload = workload if self.up_to is None else workload.graded()
         return workload if self.weight is None else workload.weighted(by_table(domain, self.weight))
 
@@ -385,10 +415,11 @@ class Job:
         from margrave.planning.plans import plan_for_targets
 
         objective = self.mechanism_options.get("objective", TARGET_OBJECTIVE)
-        if objective == "counts":
+        if objective == "counts" and self.rows is None:
             raise JobError(
-                "--target is given for the objective counts, which promises no margins",
-                remedy=f"leave out --objective (it is then {TARGET_OBJECTIVE}) or --target",
+                "--target is given for the objective counts without --rows: its plan follows from what is measured",
+                remedy=f"give --rows, about how many rows there are, or leave out --objective (it is then "
+                f"{TARGET_OBJECTIVE})",
             )
         return plan_for_targets(
             workload,
@@ -396,6 +427,7 @@ class Job:
             by_table(workload.domain, self.target),
             contributions=self.need("contributions"),
             objective=objective,
+            rows=self.rows if objective == "counts" else None,
         ).workload
 
     def budget(self) -> Budget:
@@ -410,7 +442,7 @@ class Job:
         if self.target is not None:
             # The weights by which targets are met are those of this objective.
             options.setdefault("objective", TARGET_OBJECTIVE)
-        # A stated number of rows also helps to choose how to count, so it is no option of a mechanism.
+        # A stated number of rows also helps to choose how to count, so it is not an option of a mechanism.
         plans = "rows" in {one.name for one in fields(chosen)} and options.get("objective", "counts") == "counts"
         if plans and self.rows is not None:
             options["rows"] = self.rows
@@ -442,7 +474,15 @@ class Job:
             errors=self.errors is None or self.errors,
             bounds=self._bounds(),
             title=self.title,
+            imprint=self.imprint,
+            workers=self.workers,
+            scratch=self.scratch,
         )
+
+    @property
+    def imprint(self) -> Imprint:
+        """Who publishes the release, as far as it is told."""
+        return {"publisher": self.publisher, "licence": self.licence, "contact": self.contact, "date": self.date}
 
     def source(self) -> Data:
         """Return the description of the private table; nothing is opened."""

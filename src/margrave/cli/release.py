@@ -44,15 +44,19 @@ _Margins = dict[tuple[str, ...], float]
 def plan(
     asked: Job,
     margin: Annotated[
-        list[str] | None, typer.Option("--margin", help="Also show the 95 % margin of this table, as age,sex.")
+        list[str] | None, typer.Option("--margin", help="Also show the 95 % margin of this table, such as age,sex.")
     ] = None,
     budget_for: Annotated[
         list[str] | None,
-        typer.Option("--budget-for", help="Show the budget that gives this 95 % margin to a table, as age,sex=50."),
+        typer.Option(
+            "--budget-for", help="Show the budget that gives this 95 % margin to a table, such as age,sex=50."
+        ),
     ] = None,
     compare_with: Annotated[
         list[str] | None,
-        typer.Option("--compare-with", help="Show another plan too: a job file, or an option as objective=counts."),
+        typer.Option(
+            "--compare-with", help="Show another plan too: a job file, or an option such as objective=counts."
+        ),
     ] = None,
     json: AsJson = False,
 ) -> None:

@@ -32,8 +32,10 @@ _OF_COUNTS = ("count", "count_error", "count_low", "count_high", "reliability")
 
 def query(
     folder: Annotated[Path, typer.Argument(help="The folder of a release.")],
-    condition: Annotated[str, typer.Argument(help="Who is counted, as \"age > 64 and sex = 'F'\"; all if empty.")] = "",
-    by: Annotated[str, typer.Option("--by", help="Group by these attributes, as region,sex.")] = "",
+    condition: Annotated[
+        str, typer.Argument(help="Who is counted, such as \"age > 64 and sex = 'F'\"; all if empty.")
+    ] = "",
+    by: Annotated[str, typer.Option("--by", help="Group by these attributes, such as region,sex.")] = "",
     share_of: Annotated[
         str | None, typer.Option("--share-of", help="The share among those who meet this condition instead.")
     ] = None,
@@ -117,7 +119,7 @@ def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a release.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="The HTML file to write; by default report.html in the folder is renewed."),
+        typer.Option("--out", help="The HTML file to write; by default report.html in the folder is rewritten."),
     ] = None,
 ) -> None:
     """Write the report of a saved release: one HTML page that needs no network.
@@ -128,9 +130,9 @@ def report(
     from margrave.release.store.loading import load
 
     if out is None or out.resolve() == (folder / NAME).resolve():
-        out = renew_report(folder, title=asked.title)
+        out = renew_report(folder, title=asked.title, **asked.imprint)
     else:
-        write_report(load(folder), out, title=asked.title)
+        write_report(load(folder), out, title=asked.title, **asked.imprint)
     console().print(f"report: {out}")
 
 
@@ -151,12 +153,12 @@ def export(
     ] = Form.CSV,
     agency: Annotated[str | None, typer.Option("--agency", help="For sdmx: the agency's identifier.")] = None,
     dataflow: Annotated[str | None, typer.Option("--dataflow", help="For sdmx: the dataflow's identifier.")] = None,
-    period: Annotated[str | None, typer.Option("--period", help="For sdmx: the time period, as 2026.")] = None,
+    period: Annotated[str | None, typer.Option("--period", help="For sdmx: the time period, such as 2026.")] = None,
     name: Annotated[str | None, typer.Option("--name", help="For registry: what the publication is called.")] = None,
     curator: Annotated[str | None, typer.Option("--curator", help="For registry: who publishes it.")] = None,
     tables: Annotated[
         list[str] | None,
-        typer.Option("--tables", help="For csv and sdmx: only this table, as age,sex; may be repeated."),
+        typer.Option("--tables", help="For csv and sdmx: only this table, such as age,sex; may be repeated."),
     ] = None,
 ) -> None:
     """Write a saved release as CSV, as SDMX-CSV, or as a draft entry for the registry of deployments.
@@ -190,7 +192,7 @@ def synthesize(
     rows: Annotated[int | None, typer.Option("--rows", help="How many rows; the release's total by default.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="A whole number that gives the same rows again.")] = None,
     codes: Annotated[bool, typer.Option("--codes", help="Write codes 0, 1, … instead of values.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")] = False,
 ) -> None:
     """Generate rows whose tables are close to those of a release. Costs no budget. Ctrl-C keeps the best so far.
 

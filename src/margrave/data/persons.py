@@ -9,8 +9,8 @@ here are refused.
 - *Whole numbers, booleans, dates, times of day, timestamps*: by their value.
 - *Decimals*: by their value; 1.0 and 1.00 are one id, because a column has one scale.
 - *Floating-point numbers*: by their value; −0.0 is 0.0, and NaN is missing.
-- *Texts* and *bytes*: byte for byte. ``"a"``, ``"A"`` and ``"a "`` are three ids. Where an engine says that it takes
-  texts for equal although they differ, they are refused.
+- *Texts* and *bytes*: byte for byte. ``"a"``, ``"A"`` and ``"a "`` are three ids. Where an engine says that it treats
+  different texts as equal, they are refused.
 - *UUIDs*: by their 16 bytes, or by their text where the engine writes them as texts.
 
 **Which rows.** After dropping, a row is the codes of its attributes. Let s be a salt, the same for a whole run. Rows
@@ -22,8 +22,8 @@ Of each person the ``most`` rows with the smallest keys are kept. Rows of one pe
 which of them is kept makes no difference to any count, so (1) is a total order of what is counted. Therefore, for every
 s and *every* function h, what is kept of a person depends on the rows of that person alone, and one person more or less
 changes the counts of each table by at most ``most`` in L1. Nothing is assumed about h; two keys may collide. That h is
-SHA-256, and s 32 bytes of the operating system, only makes the choice even and takes it out of the hands of whoever
-writes the table. See docs/guarantee.md.
+SHA-256, and s 32 bytes of the operating system, only makes the choice uniform, and keeps whoever writes the table from
+controlling it. See docs/guarantee.md.
 
 h is applied to the text ``s:length(p):p:r:n`` with the codes of r between commas. s has 64 hexadecimal digits, the
 length tells where p ends, and the rest are whole numbers: no two (p, r, n) have the same text.

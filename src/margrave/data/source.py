@@ -259,7 +259,7 @@ class TableSource:
 
     @property
     def contributions(self) -> int:
-        """The most rows of one person."""
+        """The maximum number of rows per person."""
         return self._contributions
 
     @property

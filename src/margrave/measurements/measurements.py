@@ -274,12 +274,7 @@ class Measurements:
             if layout.view(values, place).any():
                 named = spoken(domain.names(layout.sets[place]))
                 raise MeasurementError(f"{named} has precision 0 and values", remedy="give its precision, or zeros")
-        often = (precisions > 0).astype(np.int64) if counts is None else np.asarray(counts)
-        if np.iscomplexobj(often) or often.shape != precisions.shape or (often < (precisions > 0)).any():
-            raise MeasurementError("counts must be one whole number a table, at least 1 where a precision is above 0")
-        often = often.astype(np.int64, copy=False)
-        if not often.any():
-            raise MeasurementError("there are no measurements", remedy="give at least one")
+        often = _checked_counts(precisions, counts)
         if averages is not None:
             averages = _checked_averages(layout, often, averages)
         if variances is not None:
@@ -522,6 +517,17 @@ def _joined(tables: Sequence[Floats]) -> Floats | None:
     joined: Floats = np.concatenate([table.ravel() for table in tables])
     _require_finite(joined)
     return joined
+
+
+def _checked_counts(precisions: Floats, counts: Integers | None) -> Integers:
+    """Return how often each residual was measured; by default once where its precision is above zero."""
+    often = (precisions > 0).astype(np.int64) if counts is None else np.asarray(counts)
+    if np.iscomplexobj(often) or often.shape != precisions.shape or (often < (precisions > 0)).any():
+        raise MeasurementError("counts must be one whole number a table, at least 1 where a precision is above 0")
+    often = often.astype(np.int64, copy=False)
+    if not often.any():
+        raise MeasurementError("there are no measurements", remedy="give at least one")
+    return often
 
 
 def _checked_averages(layout: Layout, counts: Integers, averages: object) -> Floats:

@@ -50,8 +50,7 @@ _WORDS = Words(
     count="non-negative count",
     column="non-negative counts that agree with each other in every sum",
     report="The non-negative count is found from the same noisy measurements so that all tables agree with each other, "
-    "no cell is below zero, and noise is smoothed. It is closer to the truth overall, but it is not unbiased, and the "
-    "interval does not belong to it.",
+    "no cell is below zero, and noise is smoothed. It is closer to the truth overall, but it is not unbiased.",
     registry="GReM-LNN: tables found from the measurements so that no count is negative, all agree in every sum, and "
     "noise is smoothed.",
 )
@@ -60,8 +59,7 @@ _WHOLE_WORDS = Words(
     count="whole count",
     column="whole numbers that agree with each other in every sum, counted from synthetic rows",
     report="The whole count is counted from synthetic rows whose tables are close to the non-negative ones: all tables "
-    "agree with each other and hold whole numbers. It is closer to the truth overall, but it is not unbiased, and the "
-    "interval does not belong to it.",
+    "agree with each other and hold whole numbers. It is closer to the truth overall, but it is not unbiased.",
     registry="GReM-LNN, then tables counted from synthetic rows that are close to them: whole numbers, none negative, "
     "and all agree in every sum.",
 )
@@ -112,7 +110,9 @@ class NonNegative(Method):
 
     weights: Weights = option("auto", "auto, paper, noise, or a number b for the weights b^(-order).", kind=Kind.TEXT)
     hold: Iterable[Iterable[str]] | None = option(
-        None, "Attribute sets whose measurements are kept as they are, as age,sex; '' for the total.", kind=Kind.TABLES
+        None,
+        "Attribute sets whose measurements are kept as they are, such as age,sex; '' for the total.",
+        kind=Kind.TABLES,
     )
     eta: float | None = option(None, "The weight of what was never measured.")
     tolerance: float | None = option(None, "The relative duality gap at which to stop.")
@@ -252,7 +252,7 @@ class NonNegative(Method):
     def _from_plain(cls, name: str, value: object) -> object:
         """Return one option from its plain value."""
         if not isinstance(value, list):
-            # What the constructor takes beside lists, JSON has no form for.
+            # JSON has no form for what the constructor takes in addition to lists.
             if isinstance(value, Mapping):
                 raise ReleaseError(f"{name} is recorded as a JSON object, which it never is")
             return super()._from_plain(name, value)

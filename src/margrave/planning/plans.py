@@ -117,7 +117,7 @@ class Plan(Expectation):
         """Refuse noise that would cost more than the budget, equation (1), and a layout of other tables."""
         object.__setattr__(self, "contributions", checked_contributions(self.contributions))
         layout, workload = self.layout, self.workload
-        if layout.sizes != workload.domain.shape or not all(set_ in layout.places for set_ in workload.positions):
+        if layout.sizes != workload.domain.shape or not all(map(layout.places.__contains__, workload.positions)):
             raise PlanError("the layout of this plan is not that of its workload", remedy="make plans with plan()")
         noise = _read_only(transform.one_per_table(self.layout, self.integer_variances).copy())
         object.__setattr__(self, "integer_variances", noise)
@@ -155,7 +155,7 @@ class Plan(Expectation):
     def noise(self, table: int) -> Fraction:
         """Return g², the exact parameter of the discrete Gaussian on each entry of one integer residual."""
         noise = Fraction(float(self.integer_variances[self._checked(table)]))
-        if noise <= 0:  # a zero here must never be taken for "no noise needed"
+        if noise <= 0:  # a zero here must never be read as "no noise needed"
             raise PlanError(
                 f"residual {self._label(table)} has an attribute of one value and is identically zero",
                 remedy="it is not measured: use plan.measured",
@@ -471,6 +471,7 @@ def plan_for_targets(
     *,
     contributions: int,
     objective: str = OBJECTIVE,
+    rows: float | None = None,
 ) -> Plan:
     """Return a plan in which the tables named have at most the margins of error asked for, at 95 %.
 
@@ -479,21 +480,21 @@ def plan_for_targets(
 
     Parameters
     ----------
-    workload, budget, contributions, objective
+    workload, budget, contributions, objective, rows
         As for `margrave.plan`.
     targets
         Margins by table, as in ``{("age", "sex"): 50}``: half the width of the interval of a cell, in rows.
     """
     margins = {tuple(names): _margin(margin) for names, margin in targets.items()}
     if not margins:
-        return plan(workload, budget, contributions=contributions, objective=objective)
+        return plan(workload, budget, contributions=contributions, objective=objective, rows=rows)
     needed = least_budget(workload, margins, contributions=contributions, delta=budget.delta)
     if needed.rho > budget.rho:
         raise _missed(margins, needed, budget)
     wanted = workload | Workload(workload.domain, list(margins))
     weights = dict(zip(wanted.sets, wanted.weights.tolist(), strict=True))
     for _ in range(_MOST_RAISES):
-        made = plan(wanted.weighted(weights), budget, contributions=contributions, objective=objective)
+        made = plan(wanted.weighted(weights), budget, contributions=contributions, objective=objective, rows=rows)
         ratios = {names: made.margin_of_error(*names, level=_AT_LEVEL) / margin for names, margin in margins.items()}
         if max(ratios.values()) <= 1:
             return made

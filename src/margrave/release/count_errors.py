@@ -35,7 +35,7 @@ is (Bhatia and Davis 2000): all people of the line in one of its cells. Of the m
 above the count; a quarter of an even share is added, for lines that are themselves uncertain.
 
 **Never measured.** What was not measured is predicted from what was, and (1) does not know how well. So measured sets
-of each such order are left out, half of them at a time, and predicted from the others by the same method:
+are left out, half of them at a time, and predicted from the others by the same method:
 
     v_τ m_τ = κ Σ c²,    κ = Σ (‖r̂_τ − z_τ‖² − σ²_τ m_τ) / Σ c²    over the sets of this order that were left out. (5)
 
@@ -49,16 +49,18 @@ so that with B_N, B_M and B_NM = Σ_τ v_τ f_τ(N, M), where f(N, M) = f(N, D) 
 
 which is exact where g = 1, on the mean over queries of their shape. ``share`` has what follows from it.
 
-**Intervals** reach z count_error to both sides of the count, and a little further, since cells that were pooled are not
-all alike. They also contain what lies within half a standard error of the unbiased estimate: where a large true count
-was shrunk, the pooled error is too small for it, but its measurement is mostly on the other side. Ends are whole
-numbers, not below zero. docs/intervals.md has the proof of (1) and coverage as measured.
+**Intervals** reach z count_error to both sides of the count, and a little further, since cells that were pooled are
+not all alike; less far where the count is small beside its error: few such cells are off by much, and most by next to
+nothing. They reach no further than those of the estimate would, and are not wider. They also contain what lies within
+half a standard error of the unbiased estimate: where a large true count was shrunk, the pooled error is too small for
+it, but its measurement is mostly on the other side. Ends are whole numbers, not below zero. docs/intervals.md has the
+proof of (1) and coverage as measured.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from numbers import Real
@@ -84,14 +86,16 @@ if TYPE_CHECKING:
 # The step δ of (2), in standard deviations: small enough for a derivative, large enough to rise above the tolerance of
 # the solver.
 _STEP = 0.3
-# Draws: as many as keep the cost within three reconstructions; one less for each order that is judged by leaving out.
+# Draws: as many as keep the cost at three reconstructions, those with sets left out among them.
 _DRAWS = 3
-# Which part of the measured sets is left out, equation (5): one of so many of the largest order, and of others.
-_FOLDS, _FEW_FOLDS = 2, 4
+# Parts that measured sets are left out in, equation (5).
+_FOLDS = 2
+# By how many standard deviations of its noise a set that was left out must be off before it is taken for the worst.
+_SURE = 3.0
 # Pooling: a residual counts by its degrees of freedom beside so many of its order; an order and a bin of the curve by
 # its cells beside so many that err as the unbiased estimate does.
 _SET_DEGREES, _ORDER_DEGREES, _ORDER_CELLS = 200.0, 20.0, 100.0
-# A function of g that is not flat only below this c/√V must stand out by so many standard deviations.
+# A function of g that is not flat only below this c/√V must stand out by this many standard deviations.
 _GENTLE, _SIGNIFICANT = 0.2, 1.5
 # A count below this share of the table's mean counts as that much: a zero among large counts is less certain than one
 # among empty cells.
@@ -100,7 +104,7 @@ _EMPTIEST = 0.1
 _EVEN = 0.25
 # Where the ramps that g is made of end, in c/√V.
 _RAMPS = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0])
-# Variances below this are taken for it: a millionth of a person.
+# Variances below this are set to it: a millionth of a person.
 _LEAST_VARIANCE = 1e-12
 _LEAST_SHARE = 1e-4
 # A true count is a whole number: none is known better than to a half, where noise is larger than that.
@@ -109,10 +113,10 @@ _LEAST_ERROR = 0.5
 _ARRAYS = 6.0
 # Errors of cells that are pooled differ, so that their tails are heavier than normal ones: how much further intervals
 # reach, and how much where part of a table was never measured (docs/intervals.md has what this was chosen on).
-HEAVY, HEAVIER = 1.12, 1.8
+HEAVY, HEAVIER = 1.2, 1.8
 # Of counts far below their error few are off by much and most by next to nothing: intervals need not reach as far.
 _LIGHT = 0.7
-# Intervals reach no further than so many times what those of the estimate do.
+# Intervals reach at most this many times as far as those of the estimate.
 _MOST_REACH = 0.98
 # Half the width of what an interval contains around the unbiased estimate, in standard errors of that.
 NEAR = 0.5
@@ -138,7 +142,7 @@ class Bounds:
     reliable, care
         The largest relative error, error/count, of a reliable count and of one to use with care.
     floor
-        An error of at most so many people is reliable whatever the count; up to three times as many, use with care.
+        An error of at most this many people is reliable whatever the count; up to three times as many, use with care.
         Without it no small count, and no zero, could ever be relied on.
     """
 
@@ -397,7 +401,7 @@ def learn_errors(
     if method.unbiased:
         return CountErrors(np.where(known, variances, guessed), np.tile(np.eye(1, CURVE), (orders, 1)), seed, 0, bounds)
     measured = np.where(known, variances, 0.0)
-    draws = max(_DRAWS - len({k for k in layout.index.order[~known].tolist() if k >= 2}), 1)
+    draws = _DRAWS if known.all() else _DRAWS - _FOLDS
     before = _published(method, request.workload, layout, made.marginals)
     pool = _Pool.of(estimates, before, measured)
     moved_request = replace(request, progress=None, start=None if made.solution is None else made.solution.state)
@@ -572,11 +576,13 @@ def _guessed(method: Method, request: Request, variances: Floats) -> Floats:
     layout, order = estimates.layout, estimates.layout.index.order
     away, scale = np.zeros(len(order)), np.zeros(len(order))
     # Sets of two attributes and more: every mechanism measures single ones.
-    candidates = np.isfinite(variances) & (order >= 2) & (layout.degrees > 0)
-    for left_out in _left_out(layout, candidates, np.isinf(variances)):
-        # What was never measured has no larger set that was: those that contain one that is left out are hidden too.
-        out = {layout.sets[place] for place in left_out}
-        hidden = np.array([any(one <= set(members) for one in map(set, out)) for members in layout.sets])
+    candidates = np.flatnonzero(np.isfinite(variances) & (order >= 2) & (layout.degrees > 0))
+    for fold in range(_FOLDS):
+        left_out = candidates[fold::_FOLDS]
+        if not left_out.size:
+            continue
+        hidden = np.zeros(len(order), dtype=np.bool_)
+        hidden[left_out] = True
         values = np.where(np.repeat(hidden, np.diff(layout.index.offset)), 0.0, estimates.values)
         reduced = replace(
             estimates,
@@ -589,29 +595,21 @@ def _guessed(method: Method, request: Request, variances: Floats) -> Floats:
         squared = _sums(layout, np.square(error, out=error)) - variances * layout.degrees
         away[left_out] = squared[left_out]
         scale[left_out] = _sums(layout, np.square(predicted))[left_out]
-    found = [float(away[order == k].sum() / max(scale[order == k].sum(), 1.0)) for k in range(int(order.max()) + 1)]
+    # Sets differ much: as the worst of those that were left out, less what noise alone makes of the worst of many.
+    noise = np.where(scale > 0, np.where(np.isfinite(variances), variances, 0.0) * np.sqrt(2 * layout.degrees), 0.0)
+    worst = (away - _SURE * noise) / np.maximum(scale, 1.0)
+    found = [
+        max(
+            float(away[order == k].sum() / max(scale[order == k].sum(), 1.0)), float(worst[order == k].max(initial=0.0))
+        )
+        for k in range(int(order.max()) + 1)
+    ]
     known = [k for k in range(len(found)) if scale[order == k].any()]
     if not known:
         return _prior_guess(estimates, variances)
     # Where no set of an order was measured, as those of the nearest order.
     spread = np.array([max(found[min(known, key=lambda other: abs(other - k))], 0.0) for k in range(len(found))])
     return spread[order]
-
-
-def _left_out(
-    layout: Layout, candidates: NDArray[np.bool_], unmeasured: NDArray[np.bool_]
-) -> Iterator[NDArray[np.int64]]:
-    """Yield sets to leave out at a time, of one order each: of the largest half, of others a quarter.
-
-    Predictions of an order are judged with all that is known of smaller sets, as those of sets never measured are.
-    """
-    order = layout.index.order
-    largest = int(order.max())
-    for k in range(2, largest + 1):
-        own = np.flatnonzero(candidates & (order == k))
-        if not own.size or not unmeasured[order == k].any():
-            continue
-        yield own[:: _FOLDS if k == largest else _FEW_FOLDS]
 
 
 def _prior_guess(estimates: Estimates, variances: Floats) -> Floats:
@@ -640,7 +638,7 @@ def count_interval(
         The unbiased estimates and their standard error, as if what was measured had not been chosen by earlier noise;
         None where there are none.
     level
-        How often the interval shall cover the true count.
+        How often the interval covers the true count.
     """
     z = quantile(level)
     if estimate is None:
@@ -655,6 +653,11 @@ def count_interval(
     if estimate is not None:
         near = NEAR * (std_error or 0.0)
         low, high = np.minimum(low, estimate - near), np.maximum(high, estimate + near)
+        if std_error is not None:
+            # Where count and estimate are far apart, the end beyond the count gives way.
+            excess = np.maximum(high - low - 2 * z * std_error, 0.0)
+            low = np.where(estimate > counts, np.minimum(low + excess, counts), low)
+            high = np.where(estimate > counts, high, np.maximum(high - excess, counts))
     # A true count is a whole number: ends move inwards, though not past the count itself.
     low = np.maximum(np.minimum(np.ceil(low), np.floor(counts)), 0.0) + 0.0
     high = np.maximum(np.maximum(np.floor(high), np.ceil(counts)), 0.0)

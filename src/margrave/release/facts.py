@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from margrave.privacy.budget import shown_fraction
 
@@ -87,6 +87,15 @@ class Caution:
     word: str
     reason: str
     sentences: tuple[str, ...]
+
+
+class Imprint(TypedDict, total=False):
+    """Who publishes a release: texts for the head of its report, each of which may be left out or None."""
+
+    publisher: str | None
+    licence: str | None
+    contact: str | None
+    date: str | None
 
 
 NOT_PRIVATE = Caution(

@@ -93,6 +93,17 @@ def test_intervals_are_whole_contain_the_count_and_reach_the_estimate():
     assert (low, high) == (10, 11)
 
 
+def test_intervals_are_not_wider_than_those_of_the_estimate():
+    draw = np.random.default_rng(5)
+    counts, errors, estimate = draw.gamma(1, 40, 4000), draw.gamma(1, 20, 4000) + 0.1, draw.normal(40, 40, 4000)
+    low, high = count_interval(counts, errors, estimate, 8.0, 0.95)
+    near = np.abs(counts - estimate) < 8
+    # One person for ends that are whole numbers around the count.
+    assert ((high - low)[near] <= 2 * 1.96 * 8 + 1).all()
+    assert (low <= counts).all()
+    assert (high >= counts).all()
+
+
 def test_words_follow_the_relative_error_with_a_floor_for_small_counts():
     counts, errors = np.array([100.0, 100, 100, 0, 2, 2]), np.array([12.0, 40, 41, 0.9, 2.9, 3.1])
     care, uncertain = "use with care", "too uncertain to quote"

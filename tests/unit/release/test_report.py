@@ -47,11 +47,13 @@ def record(**changes):
     return Provenance(**{**plain, **changes})
 
 
-def released(provenance, *, method="lnn", workload=WORKLOAD, mean=10.0):
+def released(provenance, *, method="lnn", workload=WORKLOAD, mean=10.0, errors=False):
     generator = np.random.default_rng(3)
     tables = [(names, generator.normal(mean, 8, [DOMAIN[name].size for name in names]), 16.0) for names in WORKLOAD]
     noisy = Measurements.from_marginals(DOMAIN, tables)
-    return reconstruct(noisy if provenance is None else noisy.with_provenance(provenance), workload, method=method)
+    return reconstruct(
+        noisy if provenance is None else noisy.with_provenance(provenance), workload, method=method, errors=errors
+    )
 
 
 class Reader(HTMLParser):
@@ -385,3 +387,85 @@ def test_nothing_heavy_is_imported_before_a_report_is_asked_for():
     code = "import sys, margrave.release.report; print('altair' in sys.modules, 'vl_convert' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.split() == ["False", "False"]
+
+
+IMPRINT = {"publisher": "Office <i>", "licence": "CC BY 4.0", "contact": "data@example.org", "date": "2026-11-18"}
+
+
+def test_who_publishes_stands_at_the_head_and_in_the_citation():
+    text = Reader(report(released(record()), title="A place", **IMPRINT)).text
+    assert "Publisher Office <i> Licence CC BY 4.0 Contact data@example.org Date 2026-11-18" in text
+    assert "Office <i> (2026-11-18). A place. Cross-tabulations under differential privacy" in text
+    assert "Licence: CC BY 4.0." in text
+    assert "for the custodian of the data to state" not in text
+    bare = Reader(report(released(record()))).text
+    assert "Publisher" not in bare
+    assert "The licence is for the custodian of the data to state." in bare
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"date": 2026}, "the date is 2026; give text"),
+        ({"publisher": "\ud800"}, "the publisher is '\\ud800'; give text"),
+        ({"publishr": "x"}, "the page has no place for 'publishr'; give publisher, licence, contact, date or title"),
+    ],
+)
+def test_an_imprint_is_text(told, said):
+    with pytest.raises(ReleaseError, match=re.escape(said)):
+        report(released(record()), **told)
+
+
+@pytest.fixture(scope="module")
+def learned():
+    return Reader(report(released(record(), mean=300.0, errors=True)))
+
+
+def test_counts_have_their_own_intervals_and_marks_where_errors_were_learned(learned):
+    release = released(record(), mean=300.0, errors=True)
+    for key, entry in learned.data["tables"].items():
+        table = release.table(*DOMAIN.names(int(position) for position in key.split(",") if position))
+        assert entry["countLow"] == table.count_low.ravel().tolist()
+        assert entry["countHigh"] == table.count_high.ravel().tolist()
+        words = [learned.data["words"]["flags"][int(flag)] for flag in entry["flag"]]
+        assert words == table.reliability().ravel().tolist()
+    assert "Below it is its own 95 % interval" in learned.text
+    assert "Its interval and its reliability are its own." in learned.text
+    assert "not its own" not in learned.text
+
+
+def test_no_sentence_gives_a_count_the_error_of_an_estimate(read, learned):
+    assert "The intervals on this page are those of the unbiased estimate, not its own." in read.text
+    assert "Below it is the 95 % interval of the unbiased estimate" in read.text
+    for page in (read, learned):
+        assert "People counted" in page.text
+        assert "To the unbiased estimates, noise is the only error" in page.text
+    total = released(record(), mean=300.0, errors=True).table()
+    assert f"{round(float(total.values)):,} {total.count_low:,.0f} to {total.count_high:,.0f}" in learned.text
+
+
+def test_privacy_is_told_in_words_on_the_first_screen(read):
+    said = "holds it 10 % likely that a given person is in the data can become 73.9 % sure of it"
+    assert said in read.text
+    assert read.text.index("Privacy in words") < read.text.index("Look at a table")
+    seeded = Reader(report(released(record(private=False)))).text
+    assert "Privacy in words" not in seeded
+
+
+def test_the_map_has_every_table_of_one_and_two_attributes(learned):
+    links = [attributes["href"] for tag, attributes in learned.elements if tag == "a" and "href" in attributes]
+    shown = {link.removeprefix("#table=") for link in links if link.startswith("#table=")}
+    assert shown == {"0", "1", "2", "0,1", "0,2", "1,2"}
+    assert "Map of errors: the typical error of the published counts" in learned.text
+
+
+def test_whole_numbers_are_offered_and_described(learned):
+    assert "margrave reconstruct with --whole-numbers" in learned.text
+    whole = Reader(report(released(record(), mean=300.0, errors=True).integers())).text
+    assert "--whole-numbers" not in whole
+    assert "rows and columns may miss their sum" not in whole
+    assert "rows and columns may miss their sum" in learned.text
+
+
+def test_the_square_root_scale_is_said(page):
+    assert "on a square-root scale: twice as far along the scale is four times as many" in page

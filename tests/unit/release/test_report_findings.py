@@ -5,10 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from margrave.domain import Domain
+from margrave.domain import Attribute, Domain
 from margrave.measurements import Measurements, Provenance, Step
 from margrave.release.publication import reconstruct
-from margrave.release.report.findings import find
+from margrave.release.report.findings import Headline, find, headline
 from margrave.workload import Workload
 
 DOMAIN = Domain.fromdict({"a": 3, "b": 2, "one": 1, "c": 4})
@@ -18,7 +18,7 @@ VARIANCES = {("a", "b"): 2.0, ("b", "c"): 4.0, ("c",): 4.0, (): 10.0}
 RHO = Fraction(22, 10)
 
 
-def released(method="lnn", *, rho=RHO, workload=WORKLOAD, adaptive=False):
+def released(method="lnn", *, rho=RHO, workload=WORKLOAD, adaptive=False, errors=False):
     generator = np.random.default_rng(8)
     tables = [(n, generator.normal(2, 3, [DOMAIN[k].size for k in n]), v) for n, v in VARIANCES.items()]
     record = Provenance(
@@ -34,7 +34,7 @@ def released(method="lnn", *, rho=RHO, workload=WORKLOAD, adaptive=False):
         adaptive=adaptive,
     )
     noisy = Measurements.from_marginals(DOMAIN, tables).with_provenance(record)
-    return reconstruct(noisy, workload, method=method)
+    return reconstruct(noisy, workload, method=method, errors=errors)
 
 
 def tables_of(release, order):
@@ -104,3 +104,72 @@ def test_the_margin_of_a_total_measured_by_itself_is_a_whole_number():
     noisy = Measurements.from_marginals(DOMAIN, [((), 40.0, 0.25)], discrete=True)
     findings = find(reconstruct(noisy, Workload(DOMAIN, [()]), method="mle"))
     assert findings.total_margin == 1.0
+
+
+@pytest.mark.parametrize("method", ["lnn", "mle", "trunc"])
+def test_reliable_counts_are_those_of_plain_loops(method):
+    release = released(method, errors=True)
+    findings = find(release)
+    for one in findings.orders:
+        tables = tables_of(release, one.order)
+        words = np.concatenate([table.reliability().ravel() for table in tables]) if tables else np.array([])
+        if not tables:
+            assert one.reliability is None
+            continue
+        assert one.reliability.cells == words.size
+        assert one.reliability.reliable == (words == "reliable").sum()
+        assert one.reliability.care == (words == "use with care").sum()
+        errors = sum(float(table.count_error.sum()) for table in tables)
+        assert one.reliability.typical == pytest.approx(errors / sum(float(table.values.sum()) for table in tables))
+    pair = release.table("a", "b")
+    assert findings.relative[(0, 1)] == pytest.approx(float(pair.count_error.sum() / pair.values.sum()))
+    assert findings.larger.keys() == {(1, 2), (1, 3), (2, 3)}
+    assert findings.larger[(1, 3)] == findings.relative[(1, 2, 3)]
+    assert findings.total_interval == (float(release.table().count_low), float(release.table().count_high))
+
+
+def test_without_errors_of_counts_the_map_is_that_of_the_estimates():
+    release = released()
+    findings = find(release)
+    assert findings.tables == {}
+    assert findings.total_interval is None
+    pair = release.table("a", "b")
+    assert findings.relative[(0, 1)] == pytest.approx(pair.std_error / pair.estimate.mean())
+
+
+def town(counts, variance=1.0):
+    """Age by work, with another table of the total; missing values are in the last row."""
+    domain = Domain([Attribute("age", labels=("young", "old"), missing="?"), Attribute("work", labels=("yes", "no"))])
+    noisy = Measurements.from_marginals(domain, [(("age", "work"), np.array(counts, dtype=float), variance)])
+    return reconstruct(noisy, Workload.all_kway(domain, 2), errors=True)
+
+
+def test_the_headline_is_the_group_that_is_furthest_from_everybody():
+    release = town([[3_000, 2_000], [1_000, 2_900], [500, 400]])
+    found = headline(release, [(0, 1)])
+    counts = release.table("age", "work")
+    assert (found.group, found.group_label, found.name, found.label) == ("age", "old", "work", "no")
+    assert found.share == pytest.approx(counts.values[1, 1] / counts.values[1].sum())
+    assert found.overall == pytest.approx(counts.values[:, 1].sum() / counts.values.sum())
+    assert (found.count, found.low, found.high) == (
+        counts.values[1, 1],
+        counts.count_low[1, 1],
+        counts.count_high[1, 1],
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "variance"),
+    [
+        ([[1_000, 1_000], [1_000, 1_000], [5, 95]], 1.0),  # only missing values stand out
+        ([[1_000, 50], [20, 1_000], [0, 0]], 1.0),  # nearly all of a group
+        ([[60, 40], [45, 55], [3, 3]], 400.0),  # within the noise
+    ],
+)
+def test_what_is_no_finding_is_no_headline(counts, variance):
+    assert headline(town(counts, variance), [(0, 1)]) is None
+
+
+def test_without_errors_there_is_no_headline():
+    assert headline(released(), [(0, 1)]) is None
+    assert isinstance(headline(town([[3_000, 2_000], [1_000, 2_900], [500, 400]]), [(0, 1)]), Headline)

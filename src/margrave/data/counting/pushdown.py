@@ -5,7 +5,7 @@ GROUPING SETS, else one GROUP BY a table. Which tables it counts, and whether co
 less work, is decided by public numbers: the tables, their cells, the columns, the engine, and the number of rows if the
 caller states one. The table itself is never asked, because its number of rows is private.
 
-A value that is an error is one in whichever row it stands, also in rows that are dropped and in rows of a person that
+An invalid value is an error in any row, also in rows that are dropped and in rows of a person that
 are not kept, just as when rows are fetched. Rows with such a value are never left out, so that it shows in the groups;
 where rows of persons are chosen, one query checks all rows first.
 """

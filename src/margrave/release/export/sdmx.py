@@ -9,7 +9,7 @@ summed over it, and the code there is ``_T``, SDMX's total. One row is one cell:
 Identifiers in SDMX are letters, digits, ``_``, ``-``, ``@`` and ``$``. The identifier of an attribute is its name in
 upper case with all else as ``_``. A category whose labels are all identifiers keeps them as codes, otherwise the codes
 are 0, 1, … in the order of domain.json; ``labels="both"`` writes the label after each. Codes that a spreadsheet would
-take for formulas, such as ``@A1``, are numbered too, so that no cell of the file is one. After version 2.0.0 of the
+read as formulas, such as ``@A1``, are numbered too, so that no cell of the file is one. After version 2.0.0 of the
 SDMX-CSV field guide of the SDMX technical working group.
 
 Where errors of the counts were learned, COUNT_ERROR, COUNT_LOW, COUNT_HIGH and OBS_STATUS follow. The last has codes of

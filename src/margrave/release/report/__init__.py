@@ -21,7 +21,7 @@ from hashlib import sha256
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -29,10 +29,11 @@ from margrave.errors import ReleaseError
 from margrave.escaping import JOINERS, visible
 from margrave.files import replacing
 from margrave.release import facts
-from margrave.release.facts import order_name, percent, short, whole
+from margrave.release.count_errors import BOUNDS, Bounds, Reliability
+from margrave.release.facts import Imprint, order_name, percent, short, whole
 from margrave.release.release import Release
 from margrave.release.report import charts, statements
-from margrave.release.report.findings import Findings, OrderFindings, find
+from margrave.release.report.findings import Findings, Headline, OrderFindings, Reliabilities, find, headline
 from margrave.release.store.folder import replace_document, require_outside
 from margrave.release.table import Table, distinct
 
@@ -47,20 +48,29 @@ NAME = "report.html"
 MOST_BYTES = 2_000_000
 _TITLE = "Cross-tabulations of a private table"
 _MOST_LABELS = 24
-# Rows and columns of the table that stands in the page for readers without scripts.
-_MOST_LINES, _MOST_COLUMNS = 60, 30
+# Rows and columns of the table that stands on the first screen, and needs no script.
+_MOST_LINES, _MOST_COLUMNS = 24, 9
+# How counts are marked that are to be used with care, and those that are too uncertain to quote.
+MARKS = ("", "*", "**")
+_FLAGS = {one.value: place for place, one in enumerate(Reliability)}
+# Attributes in the map of errors, from how many on it is wide, and how many tables are listed one by one.
+_MOST_MAPPED, _MANY_MAPPED, _MOST_LISTED = 60, 14, 250
 # The page shows two attributes at a time, for one value of a third.
 MOST_ATTRIBUTES = 3
 # A first table that fits on a screen and has something to compare, if there is one: so many values on either side.
 _READABLE = range(3, 10)
+# And so many where two groups are compared.
+_COMPARED = range(2, 10)
 # What could end a script element, or start a comment in one, and the line ends that JSON allows and JavaScript did not.
 _UNSAFE = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
-def report(release: Release, *, title: str | None = None, most_bytes: int = MOST_BYTES) -> str:
+def report(
+    release: Release, *, title: str | None = None, most_bytes: int = MOST_BYTES, **imprint: Unpack[Imprint]
+) -> str:
     """Return a page about a release: what was released, how private and how exact it is, with tables to look at.
 
-    The page is one HTML text of 1 to 3 MB that needs nothing else. Needs the extra ``[report]``.
+    The page is one HTML text of 1 to 3.5 MB that needs nothing else. Needs the extra ``[report]``.
 
     Parameters
     ----------
@@ -71,18 +81,26 @@ def report(release: Release, *, title: str | None = None, most_bytes: int = MOST
     most_bytes
         The most bytes of tables to put into the page. Tables of one attribute come first, then of two, then of three,
         the smallest first; the page says what it leaves out.
+    **imprint
+        ``publisher``, ``licence``, ``contact`` and ``date``, as texts; what is given stands at the head of the page and
+        in the citation.
     """
-    _check_request(release, title, most_bytes)
+    _check_request(release, title, most_bytes, imprint)
     charts.require_packages()
     findings = find(release)
     embedding = embed(release, most_bytes=most_bytes)
     described = release.workload.domain.description
     heading = title or described[:1].upper() + described[1:] or _TITLE
-    return _render(_content(release, heading, findings, embedding))
+    return _render(_content(release, heading, findings, embedding, imprint))
 
 
 def write_report(
-    release: Release, path: str | os.PathLike[str], *, title: str | None = None, most_bytes: int = MOST_BYTES
+    release: Release,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    most_bytes: int = MOST_BYTES,
+    **imprint: Unpack[Imprint],
 ) -> None:
     """Write the page of `report` to a file, which is replaced as a whole or, on failure, left as it was.
 
@@ -94,12 +112,12 @@ def write_report(
         What to report on.
     path
         The file to write.
-    title, most_bytes
+    title, most_bytes, **imprint
         As for `report`.
     """
     file = Path(path)
     require_outside(file)
-    text = report(release, title=title, most_bytes=most_bytes)
+    text = report(release, title=title, most_bytes=most_bytes, **imprint)
     try:
         with replacing(file) as stream:
             stream.write(text.encode())
@@ -107,30 +125,37 @@ def write_report(
         raise ReleaseError(f"{file} cannot be written ({error.strerror})", remedy="name another file") from error
 
 
-def renew_report(folder: str | os.PathLike[str], *, title: str | None = None) -> Path:
+def renew_report(folder: str | os.PathLike[str], *, title: str | None = None, **imprint: Unpack[Imprint]) -> Path:
     """Write the report of a saved release into its folder again, and return its path.
 
     Parameters
     ----------
     folder
         A folder that `Release.save` has written.
-    title
+    title, **imprint
         As for `report`.
     """
     from margrave.release.store.loading import load
 
-    replace_document(folder, NAME, report(load(folder), title=title))
+    replace_document(folder, NAME, report(load(folder), title=title, **imprint))
     return Path(folder) / NAME
 
 
-def _check_request(release: object, title: object, most_bytes: object) -> None:
-    """Refuse anything but a release, a title and a number of bytes."""
+def _check_request(release: object, title: object, most_bytes: object, imprint: Mapping[str, object]) -> None:
+    """Refuse anything but a release, a title, a number of bytes and the texts of an imprint."""
     if not isinstance(release, Release):
         raise ReleaseError(
             f"expected a Release, got a {type(release).__name__}", remedy="give what reconstruct() returns"
         )
-    if title is not None and (not isinstance(title, str) or not _is_whole_text(title)):
-        raise ReleaseError(f"the title is {title!r}", remedy="give text that can be written as UTF-8, or leave it out")
+    for name, text in {"title": title, **imprint}.items():
+        if name not in ("title", *Imprint.__annotations__):
+            raise ReleaseError(
+                f"the page has no place for {name!r}", remedy=f"give {', '.join(Imprint.__annotations__)} or title"
+            )
+        if text is not None and (not isinstance(text, str) or not _is_whole_text(text)):
+            raise ReleaseError(
+                f"the {name} is {text!r}", remedy="give text that can be written as UTF-8, or leave it out"
+            )
     if isinstance(most_bytes, bool) or not isinstance(most_bytes, int) or most_bytes < 0:
         raise ReleaseError(
             f"most_bytes is {most_bytes!r}", remedy="give a whole number of at least 0, such as 2_000_000"
@@ -146,16 +171,21 @@ def _is_whole_text(text: str) -> bool:
     return True
 
 
-def _content(release: Release, title: str, findings: Findings, embedding: Embedding) -> dict[str, Any]:
+def _content(
+    release: Release, title: str, findings: Findings, embedding: Embedding, imprint: Imprint
+) -> dict[str, Any]:
     """Return everything that the template fills in."""
     record = release.provenance
     noun = facts.noun(record)
     return {
         "title": title,
         "version": _version(),
+        "imprint": [(name.capitalize(), text) for name in Imprint.__annotations__ if (text := imprint.get(name))],
         "warning": facts.caution(record),
         "lede": statements.lede(release),
+        "finding": None if embedding.headline is None else statements.finding(embedding.headline, noun),
         "facts": statements.numbers(release, findings),
+        "privacy_words": statements.privacy_words(record),
         "what": statements.what(release),
         "products": statements.products(release, findings),
         "attributes": _attributes(release),
@@ -166,14 +196,80 @@ def _content(release: Release, title: str, findings: Findings, embedding: Embedd
         "only_total": len(release.estimates.layout.sets) == 1,
         "carried": statements.carried(embedding.left_out),
         "exactness": statements.exactness(release, findings),
+        "reliability": statements.reliability(release, findings),
+        "marks": statements.marks(release),
+        "bounds": [f"{100 * bound:g} %" for bound in (_bounds(release).reliable, _bounds(release).care)],
+        "map": _error_map(release, findings, embedding),
+        "listed": _listed_tables(release, findings),
         "remainder": statements.remainder(release, findings),
         "below_zero": statements.below_zero(release, findings),
         "orders": [_order_row(one) for one in findings.orders],
         "charts": _charts(findings, noun),
-        "citation": statements.citation(title, release),
-        "reuse": statements.reuse(release),
+        "citation": statements.citation(title, release, imprint.get("publisher"), imprint.get("date")),
+        "reuse": statements.reuse(release, imprint.get("licence")),
         "record": statements.record_rows(release),
         "document": {**embedding.document, **_script_parts(release)},
+    }
+
+
+def _error_map(release: Release, findings: Findings, embedding: Embedding) -> dict[str, object] | None:
+    """Return the errors of all tables as a square; None where nothing is known, or where it would be too large.
+
+    On and below the diagonal stand the tables of one and two attributes, above it all larger ones that have both.
+    """
+    members = sorted({k for one in findings.relative if len(one) in (1, 2) for k in one})
+    if not 1 < len(members) <= _MOST_MAPPED:
+        return None
+    carried, names, larger = set(embedding.sets), release.workload.domain.attributes, findings.larger
+    bounds = _bounds(release)
+    rows = []
+    for row in members:
+        cells = []
+        for column in members:
+            one = tuple(sorted({row, column}))
+            value = findings.relative.get(one) if column <= row else larger.get(one)
+            band = 0 if value is None else int(value > bounds.reliable) + int(value > bounds.care)
+            text = "" if value is None else statements.relative(value)
+            linked = column <= row and one in carried
+            cells.append({"text": text, "band": band, "mark": MARKS[band], "key": _key(one) if linked else ""})
+        rows.append((names[row], cells))
+    return {
+        "names": [names[k] for k in members],
+        "rows": rows,
+        "many": len(members) > _MANY_MAPPED,
+        "larger": bool(larger),
+        "of": "published counts" if findings.tables else facts.estimates(release.provenance),
+    }
+
+
+def _bounds(release: Release) -> Bounds:
+    """Return where counts stop being reliable."""
+    return BOUNDS if release.errors is None else release.errors.bounds
+
+
+def _listed_tables(release: Release, findings: Findings) -> dict[str, object] | None:
+    """Return how many cells of each table are reliable, small tables first, as far as a page can list them."""
+    if not findings.tables:
+        return None
+    domain = release.workload.domain
+    wanted = sorted(findings.tables, key=lambda members: (len(members), members))
+    rows = [
+        (" × ".join(domain.names(members)) or "total", _reliable_row(findings.tables[members]))
+        for members in wanted[:_MOST_LISTED]
+    ]
+    return {"rows": rows, "more": max(0, len(wanted) - _MOST_LISTED)}
+
+
+def _reliable_row(one: Reliabilities | None) -> dict[str, str]:
+    """Return the shares of the cells of some tables that are reliable, and their typical error."""
+    if one is None:
+        return dict.fromkeys(("cells", "reliable", "care", "uncertain", "typical"), "–")
+    return {
+        "cells": f"{one.cells:,}",
+        "reliable": percent(one.reliable / one.cells),
+        "care": percent(one.care / one.cells),
+        "uncertain": percent(1 - (one.reliable + one.care) / one.cells),
+        "typical": statements.relative(one.typical),
     }
 
 
@@ -184,15 +280,21 @@ def _script_parts(release: Release) -> dict[str, object]:
     return {
         "charts": {"heatMap": charts.heat_map(), "errorBars": charts.error_bars()},
         "twoProducts": not release.method.unbiased,
+        "noun": facts.noun(release.provenance),
         "words": {
             "count": words.counts,
             "estimate": estimates,
+            "marks": MARKS,
+            "flags": [one.value for one in Reliability],
             "key": {
-                "from": "bar: 95 % interval, not cut at zero",
+                "from": f"bar: 95 % interval of the {estimates.removesuffix('s')}, not cut at zero",
                 "estimate": f"dot: {estimates.removesuffix('s')}",
+                "countLow": f"thin bar: 95 % interval of the {words.count}",
                 "count": f"diamond: {words.count}",
             },
             "totals": f"The row and column “all” are tables of their own, each with its own interval.{agree}",
+            "percent": "Percentages are made from the numbers of this table and have no interval here; "
+            "margrave query with --share-of gives a share with one.",
         },
     }
 
@@ -217,45 +319,53 @@ def _first_table(release: Release, embedding: Embedding) -> dict[str, object] | 
         return None
     names = release.workload.domain.names(embedding.first)
     table = release.table(*names)
-    interval = table.ci_low is not None
+    told = embedding.headline
+    found = {} if told is None else {told.group: told.group_label, told.name: told.label}
+    rows, columns = len(table.categories[0]), 1 if len(names) == 1 else len(table.categories[1])
     return {
         "row_name": names[0],
         "column_name": names[1] if len(names) > 1 else "",
-        "column_labels": table.categories[1][:_MOST_COLUMNS] if len(names) > 1 else ("all",),
-        "rows": _lines(table),
+        "column_labels": (*table.categories[1][:_MOST_COLUMNS], "all") if len(names) > 1 else ("all",),
+        "rows": _lines(release, table),
+        "found": tuple(table.categories[axis].index(found[name]) for axis, name in enumerate(names)) if found else (),
+        "cut": f"The first {min(rows, _MOST_LINES):,} of {rows:,} rows and {min(columns, _MOST_COLUMNS):,} of "
+        f"{columns:,} columns are shown here."
+        if rows > _MOST_LINES or columns > _MOST_COLUMNS
+        else "",
         "product": release.method.words.counts,
         "estimates": facts.estimates(release.provenance),
-        "intervals": interval,
-        "note": table.note,
-        "reading": _reading(release, interval),
+        "intervals": table.count_low is not None or table.ci_low is not None,
+        "note": table.note if table.count_low is None else "",
+        "reading": statements.reading(release, table),
     }
 
 
-def _reading(release: Release, interval: bool) -> str:
-    """Return how to read the numbers of the table."""
-    product = release.method.words.count
-    if not interval:
-        return f"The number in a cell is the {product}, rounded to a whole number."
-    coverage = facts.coverage(release.workload.domain, release.provenance)
-    return (
-        f"The number in a cell is the {product}, rounded to a whole number; below it is the 95 % interval of the "
-        f"unbiased estimate, which {coverage}."
-    )
-
-
-def _lines(table: Table) -> list[tuple[str, list[dict[str, str]]]]:
-    """Return the rows of a table of one or two attributes as texts."""
-    shape = (len(table.categories[0]), -1)
-    grids = [None if part is None else part.reshape(shape) for part in (table.values, table.ci_low, table.ci_high)]
-    values, low, high = grids
+def _lines(release: Release, table: Table) -> list[tuple[str, list[dict[str, str]]]]:
+    """Return the rows of a table of one or two attributes as texts, with its sums in the last row and column."""
+    total = release.table()
+    grid = table if len(table.attributes) > 1 else None
+    rows = release.table(table.attributes[0])
+    columns = None if grid is None else release.table(table.attributes[1])
     lines = []
     for row, label in enumerate(table.categories[0][:_MOST_LINES]):
-        cells = []
-        for column in range(min(_MOST_COLUMNS, values.shape[1] if values is not None else 0)):
-            between = "" if low is None or high is None else f"{short(low[row, column])} to {short(high[row, column])}"
-            cells.append({"count": "" if values is None else whole(values[row, column]), "between": between})
-        lines.append((label, cells))
-    return lines
+        width = 0 if grid is None else min(_MOST_COLUMNS, len(table.categories[1]))
+        cells = [_shown_cell(table, (row, column)) for column in range(width)]
+        lines.append((label, [*cells, _shown_cell(rows, (row,))]))
+    sums = [] if columns is None else [_shown_cell(columns, (k,)) for k in range(len(table.categories[1]))]
+    return [*lines, ("all", [*sums[:_MOST_COLUMNS], _shown_cell(total, ())])]
+
+
+def _shown_cell(table: Table, place: tuple[int, ...]) -> dict[str, str]:
+    """Return a cell as texts: its count, its interval and the mark of its reliability."""
+    low, high = (table.ci_low, table.ci_high) if table.count_low is None else (table.count_low, table.count_high)
+    words = table.reliability()
+    flag = 0 if words is None else _FLAGS[str(words[place])]
+    return {
+        "count": whole(float(table.values[place])),
+        "between": "" if low is None or high is None else f"{short(float(low[place]))} to {short(float(high[place]))}",
+        "mark": MARKS[flag],
+        "class": ("", "care", "uncertain")[flag],
+    }
 
 
 def _order_row(one: OrderFindings) -> dict[str, str]:
@@ -272,6 +382,7 @@ def _order_row(one: OrderFindings) -> dict[str, str]:
         "negative_sum": "–" if one.negative_sum is None else short(one.negative_sum),
         "distance": "–" if one.distance is None else short(one.distance),
         "noise": "–" if one.noise is None else short(one.noise),
+        **{name: text for name, text in _reliable_row(one.reliability).items() if name != "cells"},
     }
 
 
@@ -340,13 +451,17 @@ class Embedding:
     left_out
         How many tables of one, two and three attributes the release has and the page has not.
     first
-        The table to show first: of two attributes and readable size, if there is one.
+        The table to show first, rows then columns: that of the headline with the longer list in the rows, or else one
+        of two attributes and readable size, if there is one.
+    headline
+        The finding to begin with; None if there is none.
     """
 
     document: Mapping[str, object]
     sets: tuple[AttributeSet, ...]
     left_out: tuple[int, ...]
     first: AttributeSet
+    headline: Headline | None = None
 
 
 def embed(release: Release, *, most_bytes: int) -> Embedding:
@@ -369,7 +484,12 @@ def embed(release: Release, *, most_bytes: int) -> Embedding:
             if full:
                 left_out.append(members)
     sets = tuple(sorted(box.tables, key=lambda members: (len(members), members)))
-    first = _first(box.tables, release.workload.domain)
+    domain = release.workload.domain
+    pairs = [one for one in sets if len(one) == 2 and all(domain.shape[k] in _COMPARED for k in one)]
+    found = headline(release, pairs)
+    told = () if found is None else tuple(map(domain.attributes.index, (found.group, found.name)))
+    # The longer list runs down the page.
+    first = tuple(sorted(told, key=lambda k: -domain.shape[k])) or _first(box.tables, domain)
     return Embedding(
         document={
             "attributes": [box.attribute(position) for position in range(len(release.workload.domain))],
@@ -380,6 +500,7 @@ def embed(release: Release, *, most_bytes: int) -> Embedding:
         sets=sets,
         left_out=tuple(sum(len(members) == order for members in left_out) for order in range(1, MOST_ATTRIBUTES + 1)),
         first=first,
+        headline=found,
     )
 
 
@@ -431,6 +552,11 @@ def _ranked(release: Release) -> Iterator[AttributeSet]:
 def _entry(table: Table) -> dict[str, object]:
     """Return the numbers of a table, cell by cell with the last attribute fastest; no interval where it has none."""
     entry: dict[str, object] = {"count": _rounded(table.values, 0)}
+    words = table.reliability()
+    if words is not None and table.count_low is not None and table.count_high is not None:
+        entry["countLow"], entry["countHigh"] = _rounded(table.count_low, 0), _rounded(table.count_high, 0)
+        # One digit a cell.
+        entry["flag"] = "".join(str(_FLAGS[word]) for word in words.ravel())
     if table.estimate is not None:
         entry["estimate"] = _rounded(table.estimate, 0)
     interval = table.interval(table.level)
@@ -451,7 +577,8 @@ def _first(tables: Mapping[AttributeSet, Mapping[str, object]], domain: Domain) 
 
     def worse(members: AttributeSet) -> tuple[object, ...]:
         readable = all(domain.shape[k] in _READABLE for k in members)
-        return abs(len(members) - 2), "low" not in tables[members], not readable, members
+        known = "low" in tables[members] or "countLow" in tables[members]
+        return abs(len(members) - 2), not known, not readable, members
 
     return min((members for members in tables if members), key=worse, default=())
 

@@ -1,6 +1,6 @@
 """The charts of a report, by Altair.
 
-Those that never change (budget, error and non-negativity by order) are drawn here and stand in the page as SVG, so that
+Those that never change (budget, error and non-negativity by order) are drawn here and are in the page as SVG, so that
 they need no script and print well. Those of the picked table are specifications with empty data, which the script of
 the page fills and hands to the Vega libraries. Colours are the page's own variables: they follow light and dark by
 themselves. All are safe for colour-blind readers, and no meaning depends on colour alone.
@@ -32,14 +32,20 @@ _FONT = "system-ui, sans-serif"
 _PACKAGES = ("altair", "vl_convert", "jinja2")
 
 
-def require_packages() -> None:
-    """Raise `ReleaseError` if a package of the extra [report] is not installed."""
+def require_packages(what: str = "the report") -> None:
+    """Raise `ReleaseError` if a package of the extra [report] is not installed.
+
+    Parameters
+    ----------
+    what
+        What needs them.
+    """
     for package in _PACKAGES:
         try:
             import_module(package)
         except ImportError:
             raise ReleaseError(
-                f"the report needs {package}, which is not installed",
+                f"{what} need{'' if what == 'charts' else 's'} {package}, which is not installed",
                 remedy="install the extra: pip install 'margrave[report]'",
             ) from None
 
@@ -140,8 +146,9 @@ def heat_map() -> dict[str, Any]:
 def error_bars() -> dict[str, Any]:
     """Return the specification of the error bars; its data are rows of code, count, estimate, ends and texts.
 
-    The parameter rows lists the labels of the codes, as for the heat map. The ends are those before they are cut at
-    zero, so that every dot is inside of its bar. The script leaves out layers that there are no numbers for.
+    The parameter rows lists the labels of the codes, as for the heat map. The ends of an estimate are those before they
+    are cut at zero, so that every dot is inside of its bar; a count has ends of its own below. The script leaves out
+    layers that there are no numbers for.
     """
     import altair as alt
 
@@ -160,7 +167,11 @@ def error_bars() -> dict[str, Any]:
     estimate = base.mark_point(aria=False, filled=True, size=60, color=_ACCENT, opacity=1)
     # Below the bar, so that the two products are told apart where they are equal.
     count = base.mark_point(aria=False, shape="diamond", size=60, filled=True, color=_SECOND, opacity=1, yOffset=8)
-    layers = bar + estimate.encode(x=alt.X("estimate:Q", axis=axis)) + count.encode(x=alt.X("count:Q", axis=axis))
+    own = base.mark_rule(aria=False, strokeWidth=2, color=_SECOND, strokeCap="round", yOffset=8).encode(
+        x=alt.X("countLow:Q", axis=axis), x2="countHigh:Q"
+    )
+    layers = bar + estimate.encode(x=alt.X("estimate:Q", axis=axis)) + own
+    layers += count.encode(x=alt.X("count:Q", axis=axis))
     return _specification(layers.add_params(_listed("rows")))
 
 

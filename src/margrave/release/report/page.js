@@ -10,7 +10,9 @@
   /* Charts of more lines than this are no longer read; the table is there for them. */
   const MOST_DRAWN = 130;
   const first = data.first.split(",").map(Number);
-  const state = { row: first[0], column: first[1] ?? NONE, only: NONE, value: 0, measure: "count", bar: 0 };
+  /* Wider tables are printed in parts of so many columns. */
+  const MOST_PRINTED = 6;
+  const state = { row: first[0], column: first[1] ?? NONE, only: NONE, value: 0, measure: "count", form: "number", bar: 0 };
 
   const key = (positions) => [...positions].sort((a, b) => a - b).join(",");
   const has = (positions) => Object.hasOwn(tables, key(positions));
@@ -27,7 +29,10 @@
     let place = 0;
     for (const position of positions) place = place * size(position) + codes.get(position);
     const part = (column) => (table[column] ? table[column][place] : null);
-    return { count: part("count"), estimate: part("estimate"), low: part("low"), high: part("high"), margin: table.margin ?? null };
+    return {
+      count: part("count"), countLow: part("countLow"), countHigh: part("countHigh"), flag: Number(part("flag") ?? 0),
+      estimate: part("estimate"), low: part("low"), high: part("high"), margin: table.margin ?? null,
+    };
   }
 
   /* The attributes and codes that are picked: a row or column of NONE stands for all of its values. */
@@ -43,8 +48,25 @@
   const fine = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
   const shown = (value) => (value === null ? "–" : wholes.format(value).replace("-", "−"));
   const end = (value) => (Number.isInteger(value) ? wholes : fine).format(value);
-  const between = (one) => (one && one.low !== null ? `${end(one.low)} to ${end(one.high)}` : "");
+  const tenths = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
   const measured = (one) => (one ? one[state.measure] ?? null : null);
+  /* A count has its own interval where one was learned, and otherwise that of its unbiased estimate. */
+  const ends = (one) => (state.measure === "count" && one.countLow !== null ? [one.countLow, one.countHigh] : [one.low, one.high]);
+  const between = (one) => (one && ends(one)[0] !== null ? ends(one).map(end).join(" to ") : "");
+  const flag = (one) => (one && state.measure === "count" ? one.flag : 0);
+
+  /* What is shown of a cell: its number, or its share of the row, of the column or of all. */
+  function value(row, column) {
+    const number = measured(pick(row, column));
+    if (state.form === "number" || number === null) return number;
+    const whole = measured(pick(state.form === "row" ? row : NONE, state.form === "column" ? column : NONE));
+    return whole > 0 ? (100 * number) / whole : null;
+  }
+
+  const text = (number) => {
+    if (state.form === "number" || number === null) return shown(number);
+    return `${tenths.format(number).replace("-", "−")} %`;
+  };
 
   function option(value, text, disabled) {
     const element = new Option(text, String(value));
@@ -106,10 +128,15 @@
     return element("th", isolated, { scope, className });
   }
 
-  function numberCell(one, className = "") {
-    const value = measured(one);
-    const made = element("td", shown(value), { className: value !== null && value < 0 ? `${className} below` : className });
-    const interval = between(one);
+  function numberCell(row, column, className = "") {
+    const [one, number] = [pick(row, column), value(row, column)];
+    const marked = ["", "care", "uncertain"][flag(one)];
+    const made = element("td", text(number), { className: [className, marked, number !== null && number < 0 ? "below" : ""].join(" ").trim() });
+    if (marked) {
+      made.append(element("sup", words.marks[flag(one)]));
+      made.title = words.flags[flag(one)];
+    }
+    const interval = state.form === "number" ? between(one) : "";
     if (interval) made.append(element("span", interval));
     return made;
   }
@@ -121,28 +148,98 @@
     return `${name(state.row)}${columns}${filterText()}`;
   }
 
-  function showTable() {
-    const columns = state.column === NONE ? [] : attributes[state.column].labels.map((_, code) => code);
+  /* The table with some of its columns; the last part has the sums of the rows. */
+  function tableOf(columns, last, part = "") {
     const head = element("tr");
     head.append(heading(name(state.row), "col"), ...columns.map((code) => heading(label(state.column, code), "col")));
-    head.append(heading("all", "col", "sum"));
+    if (last) head.append(heading("all", "col", "sum"));
     const body = element("tbody");
     for (let row = 0; row <= size(state.row); row += 1) {
-      const last = row === size(state.row);
-      const code = last ? NONE : row;
-      const line = element("tr", undefined, { className: last ? "sum" : "" });
-      line.append(heading(last ? "all" : label(state.row, row), "row"));
-      line.append(...columns.map((column) => numberCell(pick(code, column))), numberCell(pick(code, NONE), "sum"));
+      const sums = row === size(state.row);
+      const code = sums ? NONE : row;
+      const line = element("tr", undefined, { className: sums ? "sum" : "" });
+      line.append(heading(sums ? "all" : label(state.row, row), "row"), ...columns.map((column) => numberCell(code, column)));
+      if (last) line.append(numberCell(code, NONE, "sum"));
       body.append(line);
     }
-    const intervals = between(pick(NONE, NONE)) || between(pick(0, columns.length ? 0 : NONE)) ? ", with 95 % intervals" : "";
-    const caption = element("caption", `${title()}: ${words[state.measure]}${intervals}`);
+    const caption = element("caption", `${title()}: ${measureText()}${part}`);
     const table = element("table", caption, { className: "cells" });
-    const top = element("thead", head);
-    table.append(top, body);
-    at("table").replaceChildren(table);
-    at("note").textContent = tables[key([state.row, state.column, state.only].filter((one) => one !== NONE))].note || words.totals;
-    at("announcement").textContent = `Table: ${title()}, ${words[state.measure]}`;
+    table.append(element("thead", head), body);
+    return table;
+  }
+
+  const allColumns = () => (state.column === NONE ? [] : attributes[state.column].labels.map((_, code) => code));
+
+  function measureText() {
+    if (state.form !== "number") return `${words[state.measure]}, % of ${{ row: "the row", column: "the column", all: "all" }[state.form]}`;
+    const known = between(pick(NONE, NONE)) || between(pick(0, state.column === NONE ? NONE : 0));
+    return `${words[state.measure]}${known ? ", with 95 % intervals" : ""}`;
+  }
+
+  /* How many of the cells are reliable. */
+  function reliableText() {
+    if (state.measure !== "count" || pick(0, NONE)?.countLow === null) return "";
+    const columns = state.column === NONE ? [NONE] : allColumns();
+    const flags = attributes[state.row].labels.flatMap((_, row) => columns.map((column) => flag(pick(row, column))));
+    const share = (wanted) => `${Math.round((100 * flags.filter((one) => one === wanted).length) / flags.length)} %`;
+    return `Of the ${wholes.format(flags.length)} cells ${share(0)} are reliable, ${share(1)} are to be used with care (*), ${share(2)} are too uncertain to quote (**). `;
+  }
+
+  function showTable() {
+    at("table").replaceChildren(tableOf(allColumns(), true));
+    const own = tables[key([state.row, state.column, state.only].filter((one) => one !== NONE))];
+    const missing = state.measure === "count" && own.countLow ? "" : own.note;
+    at("note").textContent = reliableText() + (state.form === "number" ? missing || words.totals : words.percent);
+    at("announcement").textContent = `Table: ${title()}, ${measureText()}`;
+  }
+
+  /* Paper does not scroll: a wide table is printed as several, one below the other. */
+  function showParts() {
+    const same = data.first === [state.row, state.column].join(",") && state.only === NONE && state.measure === "count" && state.form === "number";
+    at("table").classList.toggle("again", same);
+    document.querySelector(".reading").open = true;
+    const columns = allColumns();
+    if (columns.length <= MOST_PRINTED) return;
+    const parts = [];
+    for (let from = 0; from < columns.length; from += MOST_PRINTED) {
+      const some = columns.slice(from, from + MOST_PRINTED);
+      const last = from + MOST_PRINTED >= columns.length;
+      parts.push(tableOf(some, last, `; columns ${from + 1} to ${from + some.length} of ${columns.length}`));
+    }
+    at("table").replaceChildren(...parts);
+  }
+
+  /* A spreadsheet must not take a label for a formula; see the CSV files of a release, which have the same guard. */
+  const NUMBERS = /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(–[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)?$/;
+  const FORMULA = /^(['\s]*[=+\-@＝＋－＠](?=[^])|'*[\t\r\n])/;
+  const guarded = (field) => (FORMULA.test(field) && !NUMBERS.test(field) ? `'${field}` : field);
+  const quoted = (field) => `"${guarded(field).replaceAll('"', '""')}"`;
+
+  function csv() {
+    const columns = [["count", "count"], ["count_low", "countLow"], ["count_high", "countHigh"], ["reliability", "flag"],
+      ["estimate", "estimate"], ["ci_low", "low"], ["ci_high", "high"]];
+    const own = tables[key([state.row, state.column, state.only].filter((one) => one !== NONE))];
+    const kept = columns.filter(([, field]) => own[field]);
+    const positions = [state.row, ...(state.column === NONE ? [] : [state.column]), ...(state.only === NONE ? [] : [state.only])];
+    const lines = [[...positions.map((position) => quoted(name(position))), ...kept.map(([column]) => quoted(column))]];
+    for (let row = 0; row < size(state.row); row += 1) {
+      for (const column of state.column === NONE ? [NONE] : allColumns()) {
+        const one = pick(row, column);
+        const codes = [row, ...(column === NONE ? [] : [column]), ...(state.only === NONE ? [] : [state.value])];
+        const texts = codes.map((code, place) => quoted(attributes[positions[place]].labels[code]));
+        lines.push([...texts, ...kept.map(([, field]) => (field === "flag" ? quoted(words.flags[one.flag]) : one[field] ?? ""))]);
+      }
+    }
+    return lines.map((line) => line.join(",")).join("\r\n") + "\r\n";
+  }
+
+  function download() {
+    /* The mark at the beginning tells spreadsheets that it is UTF-8. */
+    const address = URL.createObjectURL(new Blob(["\ufeff", csv()], { type: "text/csv;charset=utf-8" }));
+    const plain = title().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 80) || "table";
+    const link = element("a", undefined, { href: address, download: `${plain}.csv` });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(address), 60000);
   }
 
   const colour = (variable) => getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
@@ -178,14 +275,20 @@
     const cells = [];
     for (let row = 0; row < size(state.row); row += 1) {
       for (let column = 0; column < size(state.column); column += 1) {
-        const one = pick(row, column);
+        const [one, number] = [pick(row, column), value(row, column)];
         cells.push({
           row, rowLabel: label(state.row, row), column, columnLabel: label(state.column, column),
-          value: Math.max(0, measured(one) ?? 0), text: shown(measured(one)), between: between(one) || "none",
+          value: Math.max(0, number ?? 0), text: `${text(number)}${flag(one) ? ` (${words.flags[flag(one)]})` : ""}`,
+          between: between(one) || "none",
         });
       }
     }
     const specification = structuredClone(data.charts.heatMap);
+    const even = state.form !== "number";
+    specification.encoding.color.scale.type = even ? "linear" : "sqrt";
+    at("heat-key").textContent = even
+      ? `Colour shows the per cent of ${{ row: "the row", column: "the column", all: "all" }[state.form]}.`
+      : `Colour shows the number of ${data.noun}, on a square-root scale: twice as far along the scale is four times as many.`;
     specification.encoding.color.scale.range = [colour("--heat-low"), colour("--heat-middle"), colour("--heat-high")];
     specification.height = height(size(state.row));
     const axis = specification.encoding.x.axis;
@@ -204,13 +307,14 @@
     if (size(along) > MOST_DRAWN) return;
     const cells = attributes[along].labels.map((_, code) => {
       const one = state.column === NONE ? pick(code, NONE) : pick(state.bar, code);
-      const ends = one && one.margin !== null ? { from: one.estimate - one.margin, to: one.estimate + one.margin } : {};
-      return { ...one, ...ends, row: code, rowLabel: label(along, code), text: shown(one?.count ?? null), between: between(one) || "none" };
+      const raw = one && one.margin !== null ? { from: one.estimate - one.margin, to: one.estimate + one.margin } : {};
+      return { ...one, ...raw, row: code, rowLabel: label(along, code), text: shown(one?.count ?? null), between: between(one) || "none" };
     });
     const specification = structuredClone(data.charts.errorBars);
     /* A layer without numbers is left out; so are diamonds where there is one product only. */
     const fields = Object.keys(words.key).filter((field) => cells.some((one) => (one[field] ?? null) !== null));
-    const kept = fields.filter((field) => data.twoProducts || field !== "count" || fields.length === 1);
+    const single = fields.length === 1 || !fields.includes("estimate");
+    const kept = fields.filter((field) => data.twoProducts || single || !["count", "countLow"].includes(field));
     specification.layer = specification.layer.filter((layer) => kept.includes(layer.encoding.x.field));
     const legend = kept.map((field) => words.key[field]).join(", ");
     at("bars-key").textContent = `${legend.charAt(0).toUpperCase()}${legend.slice(1)}.`;
@@ -245,16 +349,41 @@
     [state.row, state.column, state.bar] = [state.column, state.row, 0];
     show();
   });
-  for (const radio of document.querySelectorAll("input[name=measure]")) {
-    radio.addEventListener("change", () => {
-      state.measure = radio.value;
-      show();
-    });
+  for (const [group, part] of [["measure", "measure"], ["form", "form"]]) {
+    for (const radio of document.querySelectorAll(`input[name=${group}]`)) {
+      radio.addEventListener("change", () => {
+        state[part] = radio.value;
+        show();
+      });
+    }
   }
+
+  /* An address that ends in #table=0,3 opens the table of these two attributes. */
+  function followAddress() {
+    const found = /^#table=(\d+)(?:,(\d+))?$/.exec(location.hash);
+    const positions = found ? found.slice(1).filter((one) => one !== undefined).map(Number) : [];
+    if (!positions.length || !has(positions)) return false;
+    [state.row, state.column, state.only, state.value, state.bar] = [positions[0], positions[1] ?? NONE, NONE, 0, 0];
+    return true;
+  }
+  addEventListener("hashchange", () => {
+    if (!followAddress()) return;
+    show();
+    at("look").scrollIntoView();
+  });
+  addEventListener("beforeprint", showParts);
+  addEventListener("afterprint", () => {
+    at("table").classList.remove("again");
+    showTable();
+  });
+  at("download").addEventListener("click", download);
   at("pickers").addEventListener("submit", (event) => event.preventDefault());
   at("measures").hidden = !data.twoProducts;
   at("pickers").hidden = false;
   at("charts").hidden = false;
+  at("download-line").hidden = false;
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { showHeatMap(); showBars(); });
+  const linked = followAddress();
   show();
+  if (linked) at("look").scrollIntoView();
 })();

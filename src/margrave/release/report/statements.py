@@ -35,13 +35,16 @@ from margrave.release.facts import (
 if TYPE_CHECKING:
     from margrave.measurements.provenance import Provenance
     from margrave.release.release import Release
-    from margrave.release.report.findings import Findings
+    from margrave.release.report.findings import Findings, Headline
+    from margrave.release.table import Table
 
 _ONLY_ERROR = "To the unbiased estimates, noise is the only error that the release adds"
 # Shares of the budget below it come from rounding the noise up, and need no words.
 _REMAINDER = 0.0005
-# What somebody may believe before they see the tables.
+# What somebody may believe before they see the tables, and the one of these that the first screen speaks of.
 _PRIORS = (0.01, 0.1, 0.5)
+_FIRST_PRIOR = 0.1
+_NO_OWN_INTERVAL = "The intervals on this page are those of the unbiased estimate, not its own."
 # Beyond it somebody may become all but certain, and the page says so.
 _WEAK = 7.0
 
@@ -58,6 +61,102 @@ def lede(release: Release) -> str:
         return f"{tables} of counts{agree}, with the noise of an experiment. This page says how large it is."
     protects = "Random noise in every number protects each person in the data; this page says how well."
     return f"{tables} of counts{agree}. {protects}"
+
+
+def finding(found: Headline, noun: str) -> dict[str, str]:
+    """Return the sentence that the page begins with, in parts: names and labels are shown as such."""
+    return {
+        "group": found.group,
+        "group_label": found.group_label,
+        "name": found.name,
+        "label": found.label,
+        "share": _whole_percent(found.share),
+        "overall": _whole_percent(found.overall),
+        "support": f"{whole(found.count)} {noun} by the published counts, 95 % interval {whole(found.low)} to "
+        f"{whole(found.high)}",
+    }
+
+
+def _whole_percent(share: float) -> str:
+    """Return a share in whole per cent; the smallest and the largest as bounds."""
+    rounded = round(100 * share)
+    if rounded == 0 and share > 0:
+        return "less than 1 %"
+    return "more than 99 %" if rounded == 100 and share < 1 else f"{rounded} %"
+
+
+def relative(value: float) -> str:
+    """Return an error in proportion to a count, in per cent."""
+    if value > 10:
+        return "> 1,000 %"
+    if value < 0.01:
+        return "< 1 %" if value > 0 else "0 %"
+    return f"{100 * value:.0f} %"
+
+
+def privacy_words(record: Provenance | None) -> list[str]:
+    """Return how private the release is, for the first screen: no formula; nothing where nothing is promised."""
+    if record is None or not record.private:
+        return []
+    sure = surest(_FIRST_PRIOR, record.epsilon).replace(" %", "\u00a0%")
+    weak = " That promises little in the worst case." if record.epsilon > _WEAK else ""
+    return [
+        "Random noise was added before anything was published. It hides each person: the tables would look almost the "
+        "same without any one of them.",
+        f"Somebody who holds it {100 * _FIRST_PRIOR:g} % likely that a given person is in the data can become "
+        f"{sure} sure of it by these tables, not more, whatever else they know (except with a probability of "
+        f"{one_in(record.delta)}).{weak}",
+    ]
+
+
+def marks(release: Release) -> str:
+    """Return what the marks on counts mean; nothing where errors of counts were not learned."""
+    if release.errors is None:
+        return ""
+    bounds = release.errors.bounds
+    reliable, care = (f"{100 * bound:g} %" for bound in (bounds.reliable, bounds.care))
+    return (
+        f"No mark: reliable, with an expected error of at most {reliable} of the count. * use with care: up to {care}. "
+        f"** too uncertain to quote: more than that. An error of at most {bounds.floor:g} is always reliable, and of "
+        f"at most {3 * bounds.floor:g} never too uncertain."
+    )
+
+
+def reading(release: Release, table: Table) -> str:
+    """Return how to read the numbers of a table."""
+    product = release.method.words.count
+    rounded = "" if _is_whole(release) else ", rounded to a whole number: rows and columns may miss their sum by a few"
+    number = f"The number in a cell is the {product}{rounded}"
+    if table.count_low is not None:
+        return f"{number}. Below it is its own 95 % interval, made to hold {_covered(release)} in 95 of 100 cells."
+    if table.ci_low is None:
+        return f"{number}."
+    coverage = facts.coverage(release.workload.domain, release.provenance)
+    return f"{number}. Below it is the 95 % interval of the unbiased estimate, which {coverage}."
+
+
+def _covered(release: Release) -> str:
+    return covered(release.workload.domain, release.provenance)
+
+
+def _is_whole(release: Release) -> bool:
+    """Tell whether the published counts are whole numbers that add up."""
+    return bool(getattr(release.method, "whole_numbers", False))
+
+
+def reliability(release: Release, findings: Findings) -> list[str]:
+    """Return how far the published counts can be relied on; nothing where their errors were not learned."""
+    known = [one for one in findings.orders if one.reliability is not None and one.order]
+    if not known:
+        return []
+    shares = [(one.order, one.reliability.reliable / one.reliability.cells) for one in known if one.reliability]
+    parts = [f"{percent(share)} in tables of {order_name(order)}" for order, share in shares]
+    return [
+        "Every published count has an expected error and a 95 % interval of its own. They were learned from the "
+        "measurements, by a method that was checked on tables whose true counts are known; it is not a proof for each "
+        f"cell. Of the cells {listed(parts)} are reliable: large counts mostly are, and small ones are not.",
+        marks(release),
+    ]
 
 
 def what(release: Release) -> str:
@@ -84,7 +183,8 @@ def products(release: Release, findings: Findings) -> list[str]:
     unbiased = _unbiased(release, findings)
     said = [unbiased]
     if not release.method.unbiased:
-        said = ["There are two numbers for each cell. " + unbiased, release.method.words.report]
+        own = "Its interval and its reliability are its own." if release.errors is not None else _NO_OWN_INTERVAL
+        said = ["There are two numbers for each cell. " + unbiased, f"{release.method.words.report} {own}"]
     kept = kept_rows(release.workload.domain, release.provenance)
     return [*said, *([kept] if kept else []), *_missing(release, findings)]
 
@@ -118,20 +218,27 @@ def _missing(release: Release, findings: Findings) -> list[str]:
 def numbers(release: Release, findings: Findings) -> list[dict[str, str]]:
     """Return the few numbers at the top of the page."""
     record, word = release.provenance, facts.noun(release.provenance)
-    total = findings.total if findings.unbiased_total is None else findings.unbiased_total
-    margin = "" if findings.total_margin is None else f"± {whole(findings.total_margin)}"
-    told = [
-        ("Tables", f"{len(release.workload):,}", f"with {release.workload.cells:,} cells"),
-        (f"{word.capitalize()} counted, estimated", whole(total), margin),
-    ]
+    told = [("Tables", f"{len(release.workload):,}", f"with {release.workload.cells:,} cells")]
+    if findings.total_interval is not None:
+        ends = f"{whole(findings.total_interval[0])} to {whole(findings.total_interval[1])}"
+        told.append((f"{word.capitalize()} counted", whole(findings.total), ends))
+    else:
+        total = findings.total if findings.unbiased_total is None else findings.unbiased_total
+        margin = "" if findings.total_margin is None else f"± {whole(findings.total_margin)}"
+        told.append((f"{word.capitalize()} counted, estimated", whole(total), margin))
     if record is not None and not record.private:
         told.append(("Privacy", "none", "the noise was not private"))
     elif record is not None:
         stated = f"at δ = {power_of_ten(record.delta)}"
         told.append(("Privacy loss, at most", f"ε = {rounded_up(record.epsilon)}", stated))
     widest = next((one for one in reversed(findings.orders) if one.margins is not None and one.order), None)
-    if widest is not None and widest.margins is not None:
-        told.append((f"95 % margin of a cell, {order_name(widest.order)}", f"± {short(widest.margins.median)}", word))
+    relied = next((one for one in findings.orders if one.reliability is not None and one.order == 2), None)
+    if relied is not None and relied.reliability is not None:
+        share = percent(relied.reliability.reliable / relied.reliability.cells)
+        told.append((f"Reliable counts, tables of {order_name(relied.order)}", share, "of the cells"))
+    elif widest is not None and widest.margins is not None:
+        name = f"95 % margin of an {facts.estimates(record).removesuffix('s')}, {order_name(widest.order)}"
+        told.append((name, f"± {short(widest.margins.median)}", word))
     return [{"name": name, "value": value, "unit": unit} for name, value, unit in told]
 
 
@@ -207,11 +314,12 @@ def carried(left_out: Sequence[int]) -> str:
     )
 
 
-def citation(title: str, release: Release) -> str:
+def citation(title: str, release: Release, publisher: str | None = None, date: str | None = None) -> str:
     """Return how to cite the release."""
     record = release.provenance
     version = "" if record is None else f", version {record.version}"
-    named = title.rstrip(".") + ". "
+    by = " ".join(part for part in (publisher, f"({date})" if date else "") if part)
+    named = (by.rstrip(".") + ". " if by else "") + title.rstrip(".") + ". "
     if record is None:
         return f"{named}Cross-tabulations from noisy numbers of unknown origin, reconstructed with margrave{version}."
     if not record.private:
@@ -220,10 +328,12 @@ def citation(title: str, release: Release) -> str:
     return f"{named}Cross-tabulations under differential privacy ({promise}), made with margrave{version}."
 
 
-def reuse(release: Release) -> list[str]:
+def reuse(release: Release, licence: str | None = None) -> list[str]:
     """Return advice to those who use the numbers."""
+    marked = "" if release.errors is None else " Do not quote counts marked **."
     said = [
-        "When you quote a number, say that it comes from a release with noise, and give its interval if it has one.",
+        "When you quote a number, say that it comes from a release with noise, and give its interval if it has one."
+        + marked,
         "For sums, averages and models use the unbiased estimates. The margins of single cells do not add up to the "
         "margin of their sum: take the table of just the attributes you need, which holds the sum with a margin of its "
         "own.",
@@ -231,11 +341,17 @@ def reuse(release: Release) -> list[str]:
     if release.method.nonnegative:
         counts = release.method.words.counts
         said.append(f"For maps, lists and displays, where a count below zero would be absurd, use the {counts}.")
+    if release.method.nonnegative and release.method.agree and not _is_whole(release):
+        said.append(
+            "Whole numbers that agree in every sum can be made from this release at no privacy cost: margrave "
+            "reconstruct with --whole-numbers, or release.integers() in Python."
+        )
+    own = "The licence is for the custodian of the data to state." if licence is None else f"Licence: {licence}."
     return [
         *said,
         "Nothing you do with these tables can weaken the guarantee, nor does using them again cost any privacy.",
         "The folder of the release holds every table, the noisy measurements, the codebook and a record of the "
-        "guarantee, in open formats. The licence is for the custodian of the data to state.",
+        f"guarantee, in open formats. {own}",
     ]
 
 

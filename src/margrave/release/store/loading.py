@@ -1,6 +1,6 @@
 """Load a release: every file is checked against the manifest, and what it says against the others, before its use.
 
-Tables are read when they are asked for: who asks for one of a thousand does not wait for the others.
+Tables are read when they are asked for: a request for one of a thousand does not wait for the others.
 
 Documents (the pages for readers, a report, whatever the publisher added) are not needed for the numbers: a release
 whose report was lost is still a release. What is wrong with them is said by `verify`, and refused if asked for. As long
