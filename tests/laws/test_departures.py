@@ -199,7 +199,7 @@ def test_no_class_of_cells_has_multiples_that_it_cannot_have_and_all_have_mean_o
     np.testing.assert_allclose(priors.sum(axis=1), 1, rtol=1e-12)
     np.testing.assert_allclose(priors @ MEANS, 1, rtol=1e-6)
     for own, cap in zip(priors, departures._CAPS, strict=True):
-        assert (own[departures._LOW >= cap] == 0).all()
+        assert (own[cap <= departures._LOW] == 0).all()
     np.testing.assert_allclose(priors[-1], prior, rtol=1e-9)
 
 

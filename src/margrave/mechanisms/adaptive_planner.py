@@ -1,15 +1,16 @@
-r"""The adaptive planner: measure order by order, look at what came out, and plan the rest again.
+r"""The adaptive planner: measure everything once, look at what came out, and plan the rest of the budget by it.
 
-With a share of the budget ρ the total is measured. Then come the tables of one attribute, of two, and so on up to the
-largest; before each, the noise of everything that is left is planned for the least expected error of the counts, with
-what all noisy values so far say (``planning.stages``). The largest tables are measured in two stages: once all alike or
-nearly so, and then, with the rest of the budget, those again that turned out to stray from what was expected of them.
+With a share of the budget ρ the total is measured. With four tenths of the rest every residual is measured, as the plan
+for that number of people has it. What is left is planned twice more for the least expected error of the counts, half of
+it and then all, with what all noisy values so far say (``planning.stages``): tables that turn out to be as predicted
+are left alone, and those that stray are measured again.
 
 *Privacy.* A stage is chosen from noisy values and public numbers alone. Its cost depends on them, so that the whole is
 ρ-zCDP by a privacy filter (`PrivacyFilter`): before every stage the exact sum of all costs is checked.
 
-*Estimates.* Every residual is measured at least once, with noise that was chosen before anything was known of it. That
-first measurement is its unbiased estimate. The reconstruction uses all measurements.
+*Estimates.* Every residual is measured first with noise that depends on the total alone. That first measurement is its
+unbiased estimate, with exact error bars, as wide as four tenths of the budget make them. The reconstruction uses all
+measurements, and the errors of its counts are learned from them.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptivePlanner(Mechanism):
-    """Measure residuals order by order, each stage planned from the noisy values before it.
+    """Measure every residual, then again what the noisy values ask for.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ class AdaptivePlanner(Mechanism):
     name = "adaptive"
     title = "adaptive planner"
     staged = True
-    summary = "order by order, each planned for the least error by what was measured before (adaptive: no error bars)"
+    summary = "every table once, then again those whose noisy values ask for it; lowest error, wider error bars"
 
     total_share: Number = option(Fraction(1, 50), "The share of the budget for measuring the total first.")
 
@@ -72,16 +73,16 @@ class AdaptivePlanner(Mechanism):
         """Return what is known before any data is opened."""
         look = self._look(workload, budget, contributions)
         return (
-            f"The total is measured with a standard error of {math.sqrt(look.noise):,.4g}, then the tables of one "
-            "attribute, of two and so on, each with noise planned from what came out before.",
+            f"The total is measured with a standard error of {math.sqrt(look.noise):,.4g}, then every table, then "
+            "again those whose noisy values stray from what is expected.",
             "The errors of the tables cannot be predicted: they depend on what comes out.",
         )
 
     def description(self) -> str:
         """Return the sentence for reports."""
         return (
-            "Every table and every table inside one was measured, as residuals, order by order, with discrete Gaussian "
-            "noise planned for the least error from the noisy values that came before."
+            "Every table and every table inside one was measured, as residuals, with discrete Gaussian noise planned for "
+            "the number of people, and again where the noisy values strayed from what was expected."
         )
 
     def cells(self, workload: Workload) -> int:
@@ -203,7 +204,7 @@ def adaptive_planner(
     total_share: Number = AdaptivePlanner.total_share,
     progress: Callable[[int, int], None] | None = None,
 ) -> Measurements:
-    """Measure a workload order by order, each stage planned from the noisy values before it; charge the budget.
+    """Measure a workload in stages, each planned from the noisy values before it; charge the budget.
 
     The guarantee: ``budget.rho``-zCDP for one person more or less with at most ``contributions`` rows
     (docs/guarantee.md). The whole budget is charged before the first stage.

@@ -17,10 +17,11 @@ tables, docs/adaptive.md). Of N people, in a cell where q are expected:
                       s = 1 for p u cells in one, else 0       single people, otherwise
                       u = q ∏_j (1 − q/q_{+j}) n_j/(n_j − 1)   q_{+j} the sum of q along axis j, p = ∏_j (1 − 1/n_j)
 
-p u is the variance of a cell of a sample whose sums are given: a cell with nearly all the people of its row cannot stray
-far, and where all sums are even u is q. There are a few values of κ, each with its probability, by the number of attributes. (Cells where nobody is expected are
-found empty without being measured, by non-negativity.) Before anything is measured the expected counts are those of
-independent attributes whose shares follow Zipf's law, i^(−a) with a from even (0) to steep (2), each a alike.
+p u is the variance of a cell of a sample whose sums are given: a cell with nearly all the people of its row cannot
+stray far, and where all sums are even u is q. There are a few values of κ, each with its probability, by the number of
+attributes. (Cells where nobody is expected are found empty without being measured, by non-negativity.) Before anything
+is measured the expected counts are those of independent attributes whose shares follow Zipf's law, i^(−a) with a from
+even (0) to steep (2), each a alike.
 
 Everything here is made of public numbers, or of noisy ones: N may be stated or measured, q come from a model or from
 measurements.

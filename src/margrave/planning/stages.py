@@ -5,20 +5,20 @@ the data is a test (tests/test_architecture.py). What a stage costs is checked w
 
 *After the total* (`planned_for_total`): the plan for "counts" with the number of people that a noisy total speaks for.
 
-*Order by order* (`planned_after`). With the tables of up to k attributes measured, more is known of the others than
-that attributes are uneven. The expected counts q of a table τ are the most even ones with the facets that were measured
-(``reconstruction.prior.fitting``), or, where these were not measured yet, the product of the tables of one attribute.
-How far cells stray, κ of ``counts``, is learned from the residuals that were measured. Of z_τ with noise σ²,
+*After a look at everything* (`planned_after`). The expected counts q of a table τ are the most even ones with the
+facets that noisy values give (``reconstruction.prior.fitting``). How far cells stray, κ of ``counts``, is learned from the
+residuals. With p and u of a cell as in equation (3) there, and z_τ with noise σ²,
 
-    E ‖z_τ − C_τ q‖² = m_τ σ² + p_τ Σ (q + κ q²),                                                                (1)
+    E ‖z_τ − C_τ q‖² = p_τ Σ (σ² + u + κ u²),                                                                    (1)
 
 and for each value of κ on a grid its likelihood is that of a scaled χ² with this mean and the variance
 
-    2 m_τ (mean/m_τ)² + 3 κ² (1 + κ)² p_τ² Σ q⁴,                                                                 (2)
+    2 p_τ Σ (σ² + u + κ u²)²,                                                                                    (2)
 
-noise and many small cells, and a few large ones whose shares are off by any factor up to about κ. A prior over κ, the
-same for all tables of an order, is updated by all of them (it counts for a few tables itself), and then κ of each table
-by its own likelihood. What is left to spend is planned again with the curves that follow.
+which is exact for even cells and normal departures. A prior over κ, the same for all tables of an order, is updated by
+all of them (it counts for a few tables itself), and then κ of each table by its own likelihood. What is left to spend
+is planned again with the curves that follow. Of the total and of single attributes nothing is learned: what is left of
+them is their noise.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def _log_likelihood(
     centred = expected.copy()
     center_before(centred.reshape(-1), np.array(expected.shape, dtype=np.int64), expected.ndim)
     distance = float(np.square(layout.view(measurements.values, table) - centred).sum())
-    degrees, variance = float(layout.degrees[table]), 1 / float(measurements.precisions[table])
+    variance = 1 / float(measurements.precisions[table])
     share = float(cost_coefficients(layout)[table])
     # Sums over cells of the variance of a cell, and of its square: a scaled χ² has this mean and twice the other.
     counts, squares, cubes = (float((varying**power).sum()) for power in (1, 2, 3))

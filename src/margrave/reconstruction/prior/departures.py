@@ -9,7 +9,7 @@ How far counts stray from what was predicted is learned from the tables themselv
 from one distribution for all cells of a table,
 
     λ = 1 with probability π_1;  λ uniform on [1 − h, 1 + h] for a few h < 1;  λ uniform on an interval of a ladder
-    [e_g, e_{g+1}) with e_{g+1} = 4 e_g;  or λ = 0,                                                                 (2)
+    [e_g, e_{g+1}), each four times the one before, with smaller steps from 1/2 to 8;  or λ = 0,                     (2)
 
 and the count μ itself is one draw around η: who is there is a sample. Given the sums that q has, a cell of a sample
 varies by
@@ -24,12 +24,12 @@ S² = s² + v, and of d − (η − q) the share v/S² is the count's own:
 Where noise drowns a table (σ² → ∞), (4) is q, whatever z: a measurement without content changes nothing. Where it
 stands out, π is wide and (4) is the measurement. The estimate moves from one to the other without a switch.
 
-**What a cell can hold.** A cell has at most the people of every sum that it is part of, λ ≤ q_{+j}/q. So large multiples
-are left out of π where a cell cannot have them, by classes of cells; what is left has mean one again.
+**What a cell can hold.** A cell has at most the people of every sum that it is part of, λ ≤ q_{+j}/q. So large
+multiples are left out of π where a cell cannot have them, by classes of cells; what is left has mean one again.
 
-**Tables as predicted.** Structure is in few tables: most pairs are independent altogether. Each table is as predicted in
-all its cells with a probability f, the same for all tables of an order and learned from them (`quiet_frequency`); then
-e = 0. Else its cells have π. Without this the noise of many weakly measured tables adds up.
+**Tables as predicted.** Structure is in few tables: most pairs are independent altogether. Each table is as predicted
+in all its cells with a probability f, the same for all tables of an order and learned from them (`quiet_frequency`);
+then e = 0. Else its cells have π. Without this the noise of many weakly measured tables adds up.
 
 **Learning π.** People are where they were predicted on the whole, Σ_g π_g λ_g = 1, and under that π is the maximum of
 the likelihood of all d (a table of m degrees of freedom counts as m cells), with pseudo-observations of what is usual
@@ -55,7 +55,9 @@ from margrave.reconstruction.prior.fitting import fit_facets
 
 # The half-widths h of (2), and the ladder: up to a table of 2²⁷ cells with everybody in one.
 _NARROW = (0.02, 0.06, 0.15, 0.3, 0.6)
-_EDGES = np.concatenate([[0.0], 2.0 ** np.arange(-13.0, 0.0, 2.0), [1.0, 1.5, 2.0, 4.0], 2.0 ** np.arange(3.0, 28.0, 2.0)])
+_EDGES = np.concatenate(
+    [[0.0], 2.0 ** np.arange(-13.0, 0.0, 2.0), [1.0, 1.5, 2.0, 4.0], 2.0 ** np.arange(3.0, 28.0, 2.0)]
+)
 _LOW = np.array([1.0, *(1 - h for h in _NARROW), *_EDGES[:-1], 0.0])
 _HIGH = np.array([1.0, *(1 + h for h in _NARROW), *_EDGES[1:], 0.0])
 MEANS = (_LOW + _HIGH) / 2
@@ -227,7 +229,7 @@ def grid() -> Grid:
             (_integral(ends - low * u[:1]) - _integral(ends - high * u[:1])) / divisor[:1],
         )
         average = np.diff(below, axis=0) / np.diff(ends, axis=0)
-        # Where bins are narrow the average is the value in the middle; where it is next to nothing it is lost in rounding.
+        # Where bins are narrow the average is the value in the middle; where it is tiny it is lost in rounding.
         exact = (np.abs(observed) < _WIDE) | (average < _ROUNDING)
         binned.append(np.where(exact, likelihood[-1], average))
     return Grid(*(np.ascontiguousarray(np.stack(part, axis=-1)) for part in (likelihood, first, second, binned)))
@@ -423,6 +425,17 @@ def cell_likelihoods(
 
 
 @compiled
+def learn_from_cells(
+    q: Floats, d: Floats, v: Floats, most: Floats, noise: float, share: float, usual: Floats, prior: Floats
+) -> None:
+    """Fit π to the cells of one table, in place."""
+    rows, counts, kinds = np.empty((q.size, usual.size)), np.empty(q.size), np.empty(q.size, dtype=np.int64)
+    cell_likelihoods(q, d, v, most, noise, share, rows, counts, kinds)
+    prior[:] = usual
+    climb(rows, counts, kinds, MEANS, usual, _TABLE_CELLS, _TABLE_ROUNDS, prior)
+
+
+@compiled
 def single_cells(
     first: int,
     last: int,
@@ -525,7 +538,7 @@ def weigh_tables(
     grid_evidence: Floats,
     evidence: Floats,
 ) -> None:
-    """Write how much likelier the tables first … last − 1 are under π than all as predicted; zero where not measured."""
+    """Write how much likelier the tables first … last − 1 are under π than as predicted; zero where not measured."""
     for t in range(first, last):
         evidence[t] = 0.0
         if not 0.0 < variances[t] < np.inf or degrees[t] == 0.0:
@@ -569,7 +582,8 @@ def estimate_tables(
 ) -> None:
     """Replace the predictions q in ``tables`` by the residuals of equation (4), with π learned for each table.
 
-    ``usual`` is π of the order, ``spreads`` its variance by class. ``errors`` receives the mean expected squared error of a cell.
+    ``usual`` is π of the order, ``spreads`` its variance by class. ``errors`` receives the mean expected squared error
+    of a cell.
     """
     rows, columns = likelihood.shape[:2]
     seen = np.zeros((_CLASSES, rows, columns))
@@ -607,10 +621,7 @@ def estimate_tables(
         prior = usual.copy()
         learn(seen, places[:bins], binned, usual, prior)
         if order == 1:
-            exact, counts = np.empty((q.size, usual.size)), np.empty(q.size)
-            cell_likelihoods(q, d, v, most, noise, share, exact, counts, kinds)
-            prior = usual.copy()
-            climb(exact, counts, kinds, MEANS, usual, _TABLE_CELLS, _TABLE_ROUNDS, prior)
+            learn_from_cells(q, d, v, most, noise, share, usual, prior)
         class_priors(MEANS, prior, priors)
         total = 0.0
         for i in range(q.size):

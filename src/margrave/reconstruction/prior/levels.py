@@ -17,9 +17,9 @@ is known: independence given c,
 
 fitted to the tables of a and b. Pairs are estimated and settled twice, with (4) the second time.
 
-**Single attributes** are best known when the pairs have settled: their own measurement, and what non-negative pairs say.
-In thousands of cells of larger tables the noise that is left is cut off at zero, which would pull people out of the large
-cells of single attributes. So these stay, nearly, as the pairs left them.
+**Single attributes** are best known when the pairs have settled: their own measurement, and what non-negative pairs
+say. In thousands of cells of larger tables the noise that is left is cut off at zero, which would pull people out of
+the large cells of single attributes. So these stay, nearly, as the pairs left them.
 
 **Weights.** The residuals are near to what they were before, so the solver has little to decide; it gives way where the
 estimates are least certain: w_τ = 2^(−|τ|) / √e_τ with e_τ the expected squared error of a cell of (2), for single
