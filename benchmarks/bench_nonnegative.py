@@ -37,6 +37,8 @@ SCHEMES: dict[str, dict[str, object]] = {
 }
 # Attributes and values: about a million cells of all three-way tables each.
 WIDTHS = {10: 20, 15: 13, 20: 10, 30: 6, 40: 5, 60: 3}
+# Values, and numbers of attributes: more cells the wider.
+EQUAL_VALUES = {5: (10, 20, 40), 10: (10, 20, 30), 20: (10, 15, 20)}
 
 
 def measured(layout, truth, seed: int = 0):  # noqa: ANN001, ANN201 - the types would need the heavy imports at the top
@@ -88,9 +90,11 @@ def solve(label: str, estimates, scheme: str, limit: float) -> None:  # noqa: AN
     from margrave.reconstruction.nonnegative import reconstruct_nonnegative
     from margrave.reconstruction.prior import automatic
 
-    options, tolerance = SCHEMES[scheme], 1e-4
+    options, tolerance, more = SCHEMES[scheme], 1e-4, {}
     if scheme == "auto":
+        began = time.process_time()
         choice = automatic(estimates)
+        more = {"processor_seconds_of_rule": round(time.process_time() - began, 2)}
         estimates, tolerance = choice.estimates, choice.tolerance
         options = {"weights": choice.weights, "hold": choice.hold}
     array = 8e-6 * estimates.layout.cells
@@ -109,6 +113,7 @@ def solve(label: str, estimates, scheme: str, limit: float) -> None:  # noqa: AN
         lift=float(f"{solution.lift:.2g}"),
         # The estimates themselves, and what the solver added at its peak (of all solves so far).
         arrays=round(1 + (peak_megabytes() - before) / array, 2),
+        **more,
     )
 
 
@@ -137,8 +142,14 @@ def size(name: str) -> None:
 
 
 def width() -> None:
-    """Solve workloads of ever more attributes at equal cells; the limit is that rounds stay within a factor of two."""
+    """Solve workloads of ever more attributes, at equal cells and of equally many values.
+
+    The limit is that rounds stay within a factor of two.
+    """
     compile_all()
+    for values, widths in EQUAL_VALUES.items():
+        for attributes in widths:
+            solve(f"{attributes} attributes of {values}", generated((values,) * attributes, 20_000), "paper", 10)
     for scheme in ("paper", "auto"):
         for attributes, values in WIDTHS.items():
             solve(f"{attributes} attributes of {values}", generated((values,) * attributes, 20_000), scheme, 10)
@@ -151,6 +162,106 @@ def census() -> None:
     estimates = generated(sizes, 170_000)
     for scheme in ("paper", "auto"):
         solve("35 attributes of 3 to 34", estimates, scheme, 60)
+
+
+def starts() -> None:
+    """Solve again with noise added to the estimates, from nothing and from the solution."""
+    from dataclasses import replace
+
+    from margrave.algebra import transform
+    from margrave.reconstruction.nonnegative import reconstruct_nonnegative
+
+    compile_all()
+    cases = {"20 attributes of 10": generated((10,) * 20, 20_000), "30 attributes of 5": generated((5,) * 30, 20_000)}
+    if (FOLDER / "titanic.csv.gz").exists():
+        cases["titanic"] = public("titanic")
+    for label, estimates in cases.items():
+        layout, solved = estimates.layout, reconstruct_nonnegative(estimates)
+        noise = np.random.default_rng(1).normal(size=layout.cells)
+        noise *= np.repeat(1 / np.sqrt(estimates.precisions), np.diff(layout.index.offset))
+        transform.center(layout, noise, out=noise)
+        for part in (0.0, 0.01, 0.1, 0.3, 1.0):
+            moved = replace(estimates, values=estimates.values + part * noise)
+            cold = reconstruct_nonnegative(moved)
+            started = time.perf_counter()
+            warm = reconstruct_nonnegative(moved, start=solved.state)
+            seconds = time.perf_counter() - started
+            report(
+                f"start {label}, noise {part:g}", seconds, seconds, rounds=warm.steps, rounds_from_nothing=cold.steps
+            )
+
+
+def orders() -> None:
+    """Time a round by the number of axes and their length, on one core, in nanoseconds a cell."""
+    from margrave.algebra.layout import Layout
+    from margrave.reconstruction.estimates import Estimates
+    from margrave.reconstruction.nonnegative import Problem, Splitting
+
+    os.environ["MARGRAVE_THREADS"] = "1"
+    for order, values, attributes in ((2, 30, 50), (2, 10, 140), (3, 10, 20), (4, 7, 12), (4, 4, 20), (5, 4, 12)):
+        layout = Layout.of((values,) * attributes, list(combinations(range(attributes), order)))
+        ones = np.ones(len(layout.sets))
+        drawn = np.random.default_rng(0).normal(size=layout.cells)
+        estimates = Estimates(layout, drawn, ones.astype(np.int64), ones)
+        rounds = Splitting(Problem(layout, estimates.values, ones))
+        rounds.run(2)
+        least = min(_processor_seconds(rounds) for _ in range(5))
+        nanoseconds = 1e9 * least / layout.cells
+        share = layout.facet_cells / layout.cells
+        report(
+            f"round of order {order}, {values} values",
+            least,
+            least,
+            ns_a_cell=round(nanoseconds, 1),
+            facets=round(share, 2),
+        )
+
+
+def _processor_seconds(rounds) -> float:  # noqa: ANN001
+    """Return the processor time of one round."""
+    started = time.process_time()
+    rounds.step()
+    return time.process_time() - started
+
+
+def unfinished(name: str) -> None:
+    """Compare tables after 50 rounds with solved ones: errors against the truth; the limit is one per cent."""
+    from planner import count_tables, read_columns
+
+    from margrave.domain import Domain
+    from margrave.reconstruction.nonnegative import reconstruct_nonnegative
+    from margrave.reconstruction.prior import automatic
+
+    estimates = public(name)
+    layout, domain = estimates.layout, Domain.read(FOLDER / f"{name}-domain.json")
+    truth = count_tables(layout, read_columns(FOLDER / f"{name}.csv.gz", domain))
+    outer = slice(layout.inner_cells, None)
+
+    def error(tables: np.ndarray) -> float:
+        return float(np.abs(tables[outer] - truth[outer]).sum() / (len(layout.sets) - layout.outer) / truth[0])
+
+    choice = automatic(estimates)
+    schemes = {
+        "paper": (estimates, {"tolerance": 1e-4}),
+        "auto": (
+            choice.estimates,
+            {"weights": choice.weights, "hold": choice.hold, "tolerance": choice.tolerance},
+        ),
+    }
+    for scheme, (centres, options) in schemes.items():
+        started = time.perf_counter()
+        solved = reconstruct_nonnegative(centres, **options)
+        seconds = time.perf_counter() - started
+        early = reconstruct_nonnegative(centres, **{**options, "max_steps": 50})
+        report(
+            f"50 rounds {name}, {scheme}",
+            seconds,
+            seconds,
+            rounds=solved.steps,
+            error=round(error(solved.marginals), 4),
+            error_after_50=round(error(early.marginals), 4),
+            change=f"{error(early.marginals) / error(solved.marginals) - 1:+.2%}",
+        )
 
 
 def hundred() -> None:
@@ -171,8 +282,9 @@ def likelihood(name: str) -> None:
 CASES = {
     **{f"mle {name}": (likelihood, name) for name in ("titanic", "adult")},
     **{f"size {name}": (size, name) for name in DUAL_SECONDS},
+    **{f"unfinished {name}": (unfinished, name) for name in DUAL_SECONDS},
 }
-GENERATED = {"width": width, "census": census, "hundred": hundred}
+GENERATED = {"width": width, "starts": starts, "orders": orders, "census": census, "hundred": hundred}
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:

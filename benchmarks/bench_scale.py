@@ -1,4 +1,4 @@
-"""The non-negative solver with its outer tables divided among processes, and with its arrays on disk.
+"""The non-negative solver and the writing of tables divided among processes, and arrays on disk.
 
 Asked: results equal to those of one process to rounding; a worker holds its share of three arrays and of the facets and
 nothing else of that size; a round exchanges the inner tables only; 150 attributes of ten values (551 million cells),
@@ -21,6 +21,7 @@ from bench_nonnegative import compile_all, generated
 from timing import report
 
 ATTRIBUTES, VALUES = 50, 10
+WRITTEN_ATTRIBUTES = 25
 PROCESSES = (1, 2, 4)
 # Far below the default, so that rounds outweigh what is sent at the beginning and at the end.
 TOLERANCE = 1e-8
@@ -81,6 +82,41 @@ def workers() -> None:
         )
 
 
+def writing() -> None:
+    """Write the tables of a release from this process and then from 1, 2 and 4 others."""
+    import margrave as mg
+    from margrave.reconstruction.nonnegative.workers import _local
+
+    domain = mg.Domain([mg.Attribute(f"question{k}", size=VALUES) for k in range(WRITTEN_ATTRIBUTES)])
+    workload, draw = mg.Workload.all_kway(domain, 3), np.random.default_rng(0)
+    noisy = mg.Measurements.from_marginals(
+        domain, [(names, draw.normal(20, 15, (VALUES,) * 3), 225.0) for names in workload]
+    )
+    release = mg.reconstruct(noisy, workload, method="mle")
+    label = f"writing {len(workload):,} tables of {VALUES**3:,} cells"
+    with tempfile.TemporaryDirectory() as folder:
+        release.save(Path(folder, "first"))
+        started, processor = time.perf_counter(), time.process_time()
+        release.save(Path(folder, "alone"))
+        seconds = time.perf_counter() - started
+        report(f"{label}, alone", seconds, seconds, processor_seconds=round(time.process_time() - processor, 2))
+        for count in PROCESSES:
+            with _local(count) as client:
+                release.save(Path(folder, f"first by {count}"), workers=client)
+                before = client.run(usage)
+                started, processor = time.perf_counter(), time.process_time()
+                release.save(Path(folder, f"by {count}"), workers=client)
+                taken, own = time.perf_counter() - started, time.process_time() - processor
+                after = client.run(usage)
+            report(
+                f"{label}, {count} workers",
+                taken,
+                seconds,
+                processor_seconds=round(own, 2),
+                processor_seconds_of_workers=[round(after[one][0] - before[one][0], 2) for one in after],
+            )
+
+
 def on_the_way(attributes: int):  # noqa: ANN201 - the types would need the heavy imports at the top
     """Return estimates of a made-up table of attributes that go in pairs, with no array of their size in memory."""
     from planner import planned_variances, zcdp_of
@@ -138,7 +174,7 @@ if __name__ == "__main__":
     if len(sys.argv) > 2:
         scratch(int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else None)
     elif len(sys.argv) > 1:
-        workers()
+        {"workers": workers, "writing": writing}[sys.argv[1]]()
     else:
-        for case in (["workers"], ["scratch", "50"]):
+        for case in (["workers"], ["writing"], ["scratch", "50"]):
             subprocess.run([sys.executable, __file__, *case], check=True)

@@ -39,6 +39,11 @@ class DataFrame:
         connection.register("returned", pa.Table.from_batches(batches, schema=kinds))
         return DataFrame(connection.table("returned"), self.lacks)
 
+    def selectExpr(self, *columns):  # noqa: N802 - as PySpark calls it
+        """Compute columns from texts in the SQL of Spark."""
+        written = [sqlglot.transpile(column, read="spark", write="duckdb")[0] for column in columns]
+        return DataFrame(self.rows.project(", ".join(written)), self.lacks)
+
     def repartition(self, parts, name):
         """Put equal rows together: all are."""
         assert parts > 0

@@ -17,16 +17,21 @@ import numpy as np
 from margrave.algebra.layout import Layout
 from margrave.data.source import Data, is_source, open_source
 from margrave.errors import ReleaseError
+from margrave.escaping import visible
 from margrave.files import replacing
 from margrave.release.release import Release
 from margrave.release.store.folder import require_outside
 
 if TYPE_CHECKING:
+    import altair as alt
+
     from margrave.algebra.kernels import Floats
     from margrave.domain.domain import Domain
     from margrave.release.table import Table
 
 WARNING = "PRIVATE: made from the exact counts, for the custodian's eyes only, not for publication."
+# How many of the worst cells are kept.
+_MOST_CELLS = 20
 CHOICE = (
     "To choose a release, or the settings of one, by these errors is outside the guarantee: the choice would depend on "
     "the exact counts and no budget pays for it. Try settings on tables that are public or made up."
@@ -64,6 +69,29 @@ class TableErrors:
 
 
 @dataclass(frozen=True, repr=False)
+class CellError:
+    """A published count that is far from the truth: PRIVATE.
+
+    Attributes
+    ----------
+    table, categories
+        The table, and the category of each of its attributes.
+    count, truth
+        The published count and the exact one.
+    """
+
+    table: str
+    categories: tuple[str, ...]
+    count: float
+    truth: float
+
+    @property
+    def error(self) -> float:
+        """How far the count is from the truth."""
+        return abs(self.count - self.truth)
+
+
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """How far a release is from the truth: PRIVATE.
 
@@ -77,17 +105,51 @@ class Evaluation:
         How often intervals cover the truth.
     rows
         How many rows the domain counts in the private table.
+    cells
+        The counts that are furthest from the truth, the worst first.
     """
 
     orders: tuple[TableErrors, ...]
     tables: tuple[TableErrors, ...]
     level: float
     rows: int
+    cells: tuple[CellError, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON can hold; PRIVATE like the evaluation itself."""
         plain = {"orders": [asdict(one) for one in self.orders], "tables": [asdict(one) for one in self.tables]}
-        return {"warning": WARNING, "choice": CHOICE, "level": self.level, "rows": self.rows, **plain}
+        cells = [{**asdict(one), "error": one.error} for one in self.cells]
+        return {"warning": WARNING, "choice": CHOICE, "level": self.level, "rows": self.rows, **plain, "worst": cells}
+
+    def plot(self) -> alt.Chart:
+        """Return a chart of the mean error of every table by its number of cells: PRIVATE like the evaluation itself.
+
+        Needs the extra ``margrave[report]``.
+        """
+        from margrave.release.report.charts import require_packages
+
+        require_packages("charts")
+        import altair as alt
+
+        rows = [
+            {"table": visible(one.attributes), "cells": one.cells, "error": error, "of": word, "largest": one.worst}
+            for one in self.tables
+            for word, error in (("published counts", one.count_error), ("unbiased estimates", one.estimate_error))
+            if error is not None
+        ]
+        title = alt.TitleParams("PRIVATE: how far a release is from the truth", subtitle=CHOICE.partition(":")[0])
+        chart: alt.Chart = (
+            alt.Chart(alt.InlineData(values=rows), title=title)
+            .mark_point(filled=True)
+            .encode(
+                x=alt.X("cells:Q", scale=alt.Scale(type="log"), title="cells of the table"),
+                y=alt.Y("error:Q", title="mean error of a cell"),
+                color=alt.Color("of:N", title=None),
+                shape=alt.Shape("of:N", title=None),
+                tooltip=["table:N", "of:N", "cells:Q", "error:Q", "largest:Q"],
+            )
+        )
+        return chart
 
     def write(self, file: str | os.PathLike[str]) -> None:
         """Write the evaluation as JSON to a file that only this user can read; never inside a release.
@@ -133,17 +195,33 @@ def evaluate(release: Release, source: object, *, level: float = 0.95) -> Evalua
     layout = Layout.of(workload.domain.shape, workload.positions)
     workload.require_memory(4, "exact counts of all tables")
     exact = _counts(source, workload.domain, layout)
+    worst: list[CellError] = []
     tables, by_order = [], [_Sums() for _ in range(len(workload.positions[-1]) + 1)]
     for names, members in zip(workload.sets, workload.positions, strict=True):
         table = release.table(*names, level=level)
         sums = _Sums()
-        sums.add(table, layout.view(exact, layout.places[members]))
+        truth = layout.view(exact, layout.places[members])
+        sums.add(table, truth)
+        worst = sorted([*worst, *_worst_cells(table, truth)], key=lambda one: -one.error)[:_MOST_CELLS]
         tables.append(sums.errors(" × ".join(names) or "total"))
         by_order[len(names)].join(sums)
     words = [f"{order} attribute{'' if order == 1 else 's'}" for order in range(len(by_order))]
     orders = [sums.errors(word) for word, sums in zip(words, by_order, strict=True) if sums.cells]
     worst_first = sorted(tables, key=lambda one: -one.count_error)
-    return Evaluation(tuple(orders), tuple(worst_first), level, round(float(layout.view(exact, layout.places[()]))))
+    rows = round(float(layout.view(exact, layout.places[()])))
+    return Evaluation(tuple(orders), tuple(worst_first), level, rows, tuple(worst))
+
+
+def _worst_cells(table: Table, truth: Floats) -> list[CellError]:
+    """Return the cells of a table that are furthest from the truth."""
+    distance = np.abs(table.values - truth).ravel()
+    found = []
+    for place in np.argsort(-distance, kind="stable")[:_MOST_CELLS].tolist():
+        codes = np.unravel_index(place, truth.shape)
+        labels = tuple(categories[int(code)] for categories, code in zip(table.categories, codes, strict=True))
+        name = " × ".join(table.attributes) or "total"
+        found.append(CellError(name, labels, float(table.values[codes]), float(truth[codes])))
+    return found
 
 
 def _counts(source: object, domain: Domain, layout: Layout) -> Floats:

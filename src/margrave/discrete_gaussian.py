@@ -32,6 +32,8 @@ from numpy.typing import ArrayLike, NDArray
 
 _SELF_DUAL = 1 / (2 * math.pi)
 _TERMS = np.arange(1.0, 6.0)
+# From here on the sum in (2) is below half a unit in the last place: the variance is g².
+_EXACT_FROM = 2.3
 # Beyond it the sum for the reach is long, and equation (3) takes its place.
 _LARGEST_SUMMED = 4096.0
 # The smallest positive float64 is e^−745: what lies further away is not there.
@@ -50,6 +52,12 @@ def exact_variance(parameter: ArrayLike) -> NDArray[np.float64]:
         than float64 can hold, and is given as zero.
     """
     given = np.asarray(parameter, dtype=np.float64)
+    low = given < _EXACT_FROM
+    if not low.all():
+        variance = given.copy()
+        if low.any():
+            variance[low] = exact_variance(given[low])
+        return variance
     small, large = np.minimum(given, _SELF_DUAL), np.maximum(given, _SELF_DUAL)
     with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
         first, second = _moments(0.5 / small) * _rounding(small), _moments(2 * math.pi**2 * large)

@@ -28,6 +28,7 @@ class Kind(Enum):
 
     TEXT = "a text"
     WHOLE = "a whole number"
+    WHOLE_OR_TEXT = "a whole number or a text"
     NUMBER = "a number"
     EXACT = 'a number, or one as text, such as "1/10"'
     FLAG = "true or false"
@@ -50,6 +51,7 @@ class Kind(Enum):
 _TYPES: dict[Kind, tuple[type, ...]] = {
     Kind.TEXT: (str,),
     Kind.WHOLE: (int,),
+    Kind.WHOLE_OR_TEXT: (int, str),
     Kind.NUMBER: (float, int),
     Kind.EXACT: (float, int, str),
     Kind.FLAG: (bool,),
@@ -117,6 +119,8 @@ class Option:
         """
         if given is None or given == []:
             return None
+        if self.kind is Kind.WHOLE_OR_TEXT:
+            return int(given) if given.isdecimal() else given
         if self.kind is Kind.TEXTS:
             return tuple(given)
         if self.kind is Kind.NAMES:

@@ -216,6 +216,36 @@ def test_overwrite_replaces_a_release_and_nothing_else(survey):
     assert (survey / "precious" / "letter.txt").read_text(encoding="utf-8") == "dear"
 
 
+def test_workers_and_a_folder_for_large_arrays(survey):
+    """Two processes make and write the tables of a job; what is in them is not changed by who made them."""
+    pytest.importorskip("distributed")
+    lines = ['data = "people.csv"', 'domain = "domain.json"', "kway = 2", "epsilon = 1", "delta = 1e-9"]
+    lines += ["contributions = 1", 'out = "release"', "workers = 2", 'scratch = "."', "report = false"]
+    (survey / "job.toml").write_text("\n".join(lines), encoding="utf-8")
+    done = command("release", "--job", "job.toml", folder=survey)
+    assert (done.returncode, done.stderr) == (0, "")
+    again = command("reconstruct", "release", "--kway", "2", "--out", "again", "--no-report", folder=survey)
+    assert again.returncode == 0, again.stderr
+    one, other = mg.load(survey / "release"), mg.load(survey / "again")
+    assert abs(one.marginals - other.marginals).max() <= 1e-12 * one.marginals[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--workers", "0"), "workers is 0; give a number of processes from 1 to 1,024"),
+        (("--workers", "host:8786"), "workers is 'host:8786'; give a number"),
+        (("--workers", "2", "--method", "mle"), "method 'mle' does not use workers; leave out --workers"),
+        (("--scratch", "nowhere"), "nowhere is not a folder that can be written to"),
+    ],
+)
+def test_workers_that_cannot_be_are_refused_before_the_charge(survey, words, message):
+    done = release(survey, "--ledger", "people.ledger", "--cap-epsilon", "1.2", *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert not (survey / "people.ledger").exists()
+
+
 def test_a_spent_budget_is_exit_code_3(published):
     done = release(published, "--ledger", "people.ledger", out="again")
     assert done.returncode == 3

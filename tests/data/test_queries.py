@@ -68,7 +68,7 @@ NOT_A_SELECT = (
 NO_FILE = (
     r"^the DuckDB file may not open other files \(PermissionException\): a query or a view reads the tables of its"
 )
-REFUSED = r"^the DuckDB file could not be (read and counted|asked) \([A-Za-z]+\)"
+REFUSED = r"^the DuckDB file could not be (read and counted|queried) \([A-Za-z]+\)"
 HOSTILE_DUCKDB = {
     "two statements": ("SELECT * FROM people; SELECT * FROM people", NOT_A_SELECT),
     "copy, then select": ("COPY people TO 'stolen.csv'; SELECT * FROM people", NOT_A_SELECT),

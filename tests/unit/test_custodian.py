@@ -144,3 +144,29 @@ def test_releases_that_have_nothing_in_common_are_refused(release):
     noisy = mg.Measurements.from_marginals(domain, [(("sex",), [1.0, 2.0], 1.0)])
     with pytest.raises(ReleaseError, match="sex has other categories in the other release"):
         release.compare(mg.reconstruct(noisy, mg.Workload(domain, [("sex",)])))
+
+
+def test_the_worst_cells_are_those_of_a_plain_loop(release):
+    found = evaluate(release, ROWS)
+    cells = []
+    for names in release.workload:
+        table, truth = release.table(*names), exact(names)
+        for place in np.ndindex(truth.shape):
+            cells.append(abs(float(table.values[place]) - float(truth[place])))
+    assert [one.error for one in found.cells] == pytest.approx(sorted(cells, reverse=True)[:20])
+    worst = found.cells[0]
+    names = () if worst.table == "total" else tuple(worst.table.split(" × "))
+    place = tuple(
+        release.workload.domain[name].categories.index(label)
+        for name, label in zip(names, worst.categories, strict=True)
+    )
+    assert (worst.count, worst.truth) == (float(release.table(*names).values[place]), float(exact(names)[place]))
+    assert found.to_dict()["worst"][0]["error"] == worst.error
+
+
+def test_the_plot_is_marked_private(release):
+    pytest.importorskip("altair")
+    chart = evaluate(release, ROWS).plot().to_dict()
+    assert chart["title"]["text"].startswith("PRIVATE")
+    (rows,) = chart["datasets"].values() if "datasets" in chart else (chart["data"]["values"],)
+    assert len(rows) == 2 * len(release.workload)

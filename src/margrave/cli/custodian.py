@@ -21,7 +21,7 @@ from margrave.cli.screen import Screen, console, lines, print_json, print_table,
 from margrave.errors import DomainError
 
 if TYPE_CHECKING:
-    from margrave.custodian import TableErrors
+    from margrave.custodian import CellError, TableErrors
     from margrave.data.draft import Draft
     from margrave.data.validation import AttributeFit, Fit, PersonFit
     from margrave.privacy.ledger import Balance
@@ -65,7 +65,7 @@ def domain(
     # The draft itself may go into a pipe; messages about it must not.
     screen = Screen(stderr=out is None)
     screen.print(drafted.domain.draft, style="bold red")
-    _show_draft(drafted, screen, typed)
+    _show_draft(drafted, screen)
     if not len(drafted.domain):
         raise DomainError("no column has few values or numbers", remedy="declare the domain by hand")
     if out is None:
@@ -91,7 +91,7 @@ def reading_words(reading: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _show_draft(drafted: Draft, screen: Screen, typed: Mapping[str, Any]) -> None:
+def _show_draft(drafted: Draft, screen: Screen) -> None:
     """Show which columns are in the draft, and which are not and why."""
     listing = Table(title="PRIVATE: drafted from the data", title_justify="left")
     for name in ("attribute", "size", "categories"):
@@ -102,7 +102,7 @@ def _show_draft(drafted: Draft, screen: Screen, typed: Mapping[str, Any]) -> Non
         listing.add_row(attribute.name, f"{attribute.size:,}", ", ".join([*shown, *more]))
     print_table(listing, screen)
     if drafted.reading:
-        words = " ".join(reading_words({**typed, **drafted.reading}))
+        words = " ".join(reading_words(drafted.reading))
         screen.print(
             f"these options were guessed from the file and used: {words} (check them, and give them to validate and "
             "release too)"
@@ -222,7 +222,7 @@ def evaluate(
         Path | None, typer.Option("--out", help="A JSON file to write, outside of any release; it is PRIVATE.")
     ] = None,
     level: Annotated[float, typer.Option("--level", help="The level of the intervals.")] = 0.95,
-    worst: Annotated[int, typer.Option("--worst", help="How many of the worst tables to show.")] = 10,
+    worst: Annotated[int, typer.Option("--worst", help="How many of the worst tables and cells to show.")] = 10,
     json: AsJson = False,
 ) -> None:
     """Show how far a release is from the truth: PRIVATE, for the custodian's eyes only.
@@ -247,7 +247,19 @@ def evaluate(
     screen.print(custodian.WARNING, style="bold red")
     _print_errors("by number of attributes", found.orders, found.level)
     _print_errors("the worst tables", found.tables[: max(worst, 0)], found.level)
+    _print_cells(found.cells[: max(worst, 0)])
     screen.print(custodian.CHOICE)
+
+
+def _print_cells(cells: Sequence[CellError]) -> None:
+    """Print the counts that are furthest from the truth."""
+    listing = Table(title="PRIVATE: the worst cells", title_justify="left")
+    for name in ("table", "cell", "count", "truth", "error"):
+        listing.add_column(name, justify="left" if name in ("table", "cell") else "right")
+    for one in cells:
+        numbers = (f"{one.count:,.1f}", f"{one.truth:,.0f}", f"{one.error:,.1f}")
+        listing.add_row(one.table, ", ".join(one.categories), *numbers)
+    print_table(listing)
 
 
 def _print_errors(title: str, rows: Sequence[TableErrors], level: float) -> None:

@@ -108,6 +108,8 @@ class Job:
         The folder to write, and what goes into it.
     publisher, licence, contact, date
         Who publishes it, for the report.
+    workers, scratch
+        Who shares the work after measuring, and where large arrays are kept.
     """
 
     data: str | None = option(
@@ -234,6 +236,20 @@ class Job:
         commands=_WRITE,
         negatable=True,
     )
+    workers: int | str | None = option(
+        None,
+        "Divide the work among N processes, or those of a Dask scheduler, as tcp://host:8786.",
+        kind=Kind.WHOLE_OR_TEXT,
+        group=WRITING,
+        commands=_WRITE,
+    )
+    scratch: str | None = option(
+        None,
+        "A folder for large arrays, where they do not fit into memory.",
+        group=WRITING,
+        commands=_WRITE,
+        path=True,
+    )
     reliable: float | None = option(
         None,
         "The largest relative error of a count that is called reliable; 0.12 by default.",
@@ -250,7 +266,7 @@ class Job:
     )
     reliable_within: float | None = option(
         None,
-        "An error of so many people is reliable whatever the count; 1 by default.",
+        "An error of at most this many people is reliable whatever the count; 1 by default.",
         kind=Kind.NUMBER,
         group=WRITING,
         commands=_WRITE,
@@ -383,7 +399,7 @@ class Job:
             workload = Workload.up_to(domain, self.need("up_to"))
         if self.max_cells is not None:
             workload = workload.filter(max_cells=self.max_cells)
-        # Who asks for small tables too wants them to be good; equal weights would plan them as parts of the large ones.
+        # Small tables that are asked for get weight; equal weights would plan them only as parts of the large ones.
         workload = workload if self.up_to is None else workload.graded()
         return workload if self.weight is None else workload.weighted(by_table(domain, self.weight))
 
@@ -426,7 +442,7 @@ class Job:
         if self.target is not None:
             # The weights by which targets are met are those of this objective.
             options.setdefault("objective", TARGET_OBJECTIVE)
-        # A stated number of rows also helps to choose how to count, so it is no option of a mechanism.
+        # A stated number of rows also helps to choose how to count, so it is not an option of a mechanism.
         plans = "rows" in {one.name for one in fields(chosen)} and options.get("objective", "counts") == "counts"
         if plans and self.rows is not None:
             options["rows"] = self.rows
@@ -459,6 +475,8 @@ class Job:
             bounds=self._bounds(),
             title=self.title,
             imprint=self.imprint,
+            workers=self.workers,
+            scratch=self.scratch,
         )
 
     @property

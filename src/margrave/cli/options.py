@@ -27,6 +27,7 @@ _JOB = Annotated[Path | None, typer.Option("--job", help="A TOML file with optio
 _TYPES: dict[Kind, Any] = {
     Kind.TEXT: str,
     Kind.WHOLE: int,
+    Kind.WHOLE_OR_TEXT: str,
     Kind.NUMBER: float,
     Kind.EXACT: str,
     Kind.FLAG: bool,

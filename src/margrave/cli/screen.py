@@ -223,7 +223,7 @@ def _print_blocks(table: Table, screen: Screen) -> None:
         for name, cell in zip(names, row, strict=True):
             block.add_row(name, cell)
             if screen.width < _NARROWEST:
-                # There is hardly room for a word: lines run on, because a broken label misleads too.
+                # There is no room for a word: lines run on, because a broken label misleads too.
                 screen.print(name, cell)
         if screen.width >= _NARROWEST:
             screen.print(block, soft_wrap=False)

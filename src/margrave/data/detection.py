@@ -23,7 +23,7 @@ from margrave.data.kinds import SourceKind, is_separated, kind_of
 if TYPE_CHECKING:
     from margrave.data.source import Data
 
-# Texts of a column of texts that are no answers. Words such as "none" and "unknown" may be.
+# Texts of a column of texts that mean "no answer". Words such as "none" and "unknown" may be answers.
 NULLS = ("?", "??", "NA", "N/A", "#N/A", "#NV", "NaN", "NULL", "null", "\\N", "-", "--", ".", "..", "…")
 _ROWS = 2_000
 _NEARLY_ALL = 0.95
@@ -48,7 +48,7 @@ def detect(data: Data) -> dict[str, Any]:
         with open_text(file, written.encoding) as lines:
             rows = [row for row in islice(csv.reader(lines, delimiter=written.delimiter_of(file)), _ROWS) if row]
     except (UnicodeError, csv.Error):
-        return {}  # whoever reads the file says what is wrong with it
+        return {}  # reading the file reports what is wrong with it
     found: dict[str, Any] = {}
     if written.trim is None and _has_blanks(rows[1:] or rows):
         found["trim"] = True

@@ -81,7 +81,7 @@ _UNREAD = {
         "fraction, give decimal=',' (--decimal ,)"
     ),
 }
-# A text that a smaller share of the rows has is rare; so many rare texts are put together. Fewer rows do not tell.
+# A text that a smaller share of the rows has is rare; this many rare texts are put together. Fewer rows do not tell.
 _RARE, _SEVERAL, _FEWEST_FOR_RARE = 0.001, 3, 1_000
 # Fewer rows do not tell an identifier from a value.
 _FEWEST_ROWS = 50
@@ -92,7 +92,7 @@ MANY = 2**14
 _SAMPLE = 2**16
 # Rows in which it is seen whether columns determine each other.
 _FIRST_ROWS = 2**16
-# Where so many of the texts in a file without types are of one form, the few others are slips or signs for missing.
+# Where this share of the texts in a file without types is of one form, the few others are slips or signs for missing.
 _NEARLY_ALL = 0.95
 # The forms of texts; one that has several counts as the first of them.
 _FORMS = {

@@ -42,7 +42,7 @@ _CSVW_CONTEXT = "http://www.w3.org/ns/csvw"
 _CSVW_WHOLE = ("integer", "int", "long", "short", "byte", "nonNegativeInteger", "positiveInteger", "unsignedInt")
 _CSVW_WHOLE_MORE = ("unsignedLong", "unsignedShort", "unsignedByte", "gYear")
 _CSVW_TEXT = ("string", "normalizedString", "token")
-# A regular expression that is nothing but a list of texts, perhaps in parentheses and between anchors.
+# A regular expression that is only a list of texts, optionally in parentheses and between anchors.
 _LITERAL = r"(?:[^\\.^$*+?()\[\]{}|]|\\[^A-Za-z0-9])*"
 _LISTED = re.compile(rf"\^?(?P<open>\((?:\?:)?)?(?P<texts>{_LITERAL}(?:\|{_LITERAL})+)(?(open)\))\$?", re.DOTALL)
 _SMARTNOISE_QUOTES = ('""', "``", "[]")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from margrave.privacy.noise import Sampler
 
 _Asked = list[tuple[tuple[str, ...], Fraction]]
-# Longer fractions of ρ are rounded up to so many binary digits.
+# Longer fractions of ρ are rounded up to this many binary digits.
 _DIGITS = 201
 
 

@@ -160,7 +160,7 @@ def _details(source: Source, workload: Workload, budget: Budget) -> dict[str, De
 
 def _count(source: Source, domain: Domain, layout: Layout, budget: Budget, ledger: Ledger | None) -> Integers:
     """Return the exact counts of every table of a closure, once nothing is left to refuse. PRIVATE."""
-    budget.epsilon()  # what cannot be stated in the end is refused now
+    budget.epsilon()  # what could not be stated later is refused now
     refuse_draft(domain)
     if layout.sizes != domain.shape:
         raise PlanError("the tables to count are laid out over another domain", remedy="make plans with plan()")

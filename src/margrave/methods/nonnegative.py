@@ -249,7 +249,7 @@ class NonNegative(Method):
     def _from_plain(cls, name: str, value: object) -> object:
         """Return one option from its plain value."""
         if not isinstance(value, list):
-            # What the constructor takes beside lists, JSON has no form for.
+            # JSON has no form for what the constructor takes in addition to lists.
             if isinstance(value, Mapping):
                 raise ReleaseError(f"{name} is recorded as a JSON object, which it never is")
             return super()._from_plain(name, value)

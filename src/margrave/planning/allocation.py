@@ -103,7 +103,7 @@ def allocate(
 
 def closure_weights(workload: Workload, layout: Layout) -> Floats:
     """Return the weight of each table of a closure, the largest one 1, zero for sets outside the workload."""
-    places = np.fromiter((layout.places[members] for members in workload.positions), np.int64, len(workload))
+    places = np.fromiter(map(layout.places.__getitem__, workload.positions), np.int64, len(workload))
     weights = np.zeros(len(layout.sets))
     # Only proportions count; with 1 as the largest weight nothing can overflow.
     weights[places] = workload.weights / workload.weights.max()

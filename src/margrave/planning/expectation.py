@@ -81,7 +81,7 @@ class Expectation(ABC):
 
     def predictions(self) -> Floats:
         """Return the standard error of a cell of each table of the workload, in its order; shape (len(workload),)."""
-        places = np.fromiter((self.layout.places[members] for members in self.workload.positions), np.int64)
+        places = np.fromiter(map(self.layout.places.__getitem__, self.workload.positions), np.int64)
         return np.sqrt(self.cell_variances[places])
 
     def _repr_html_(self) -> str:

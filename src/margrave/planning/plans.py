@@ -117,7 +117,7 @@ class Plan(Expectation):
         """Refuse noise that would cost more than the budget, equation (1), and a layout of other tables."""
         object.__setattr__(self, "contributions", checked_contributions(self.contributions))
         layout, workload = self.layout, self.workload
-        if layout.sizes != workload.domain.shape or not all(set_ in layout.places for set_ in workload.positions):
+        if layout.sizes != workload.domain.shape or not all(map(layout.places.__contains__, workload.positions)):
             raise PlanError("the layout of this plan is not that of its workload", remedy="make plans with plan()")
         noise = _read_only(transform.one_per_table(self.layout, self.integer_variances).copy())
         object.__setattr__(self, "integer_variances", noise)
@@ -155,7 +155,7 @@ class Plan(Expectation):
     def noise(self, table: int) -> Fraction:
         """Return g², the exact parameter of the discrete Gaussian on each entry of one integer residual."""
         noise = Fraction(float(self.integer_variances[self._checked(table)]))
-        if noise <= 0:  # a zero here must never be taken for "no noise needed"
+        if noise <= 0:  # a zero here must never be read as "no noise needed"
             raise PlanError(
                 f"residual {self._label(table)} has an attribute of one value and is identically zero",
                 remedy="it is not measured: use plan.measured",

@@ -205,7 +205,7 @@ class Ledger:
         contents = self._read()
         named = [value for one in contents.entries if isinstance(value := one.details.get("delta"), float)]
         stated = delta if delta is not None else named[-1] if named else DEFAULT_DELTA
-        zcdp_epsilon(rho=1, delta=stated)  # refuses what is no δ
+        zcdp_epsilon(rho=1, delta=stated)  # refuses what is not a δ
         return Balance(contents.cap, contents.spent, contents.cap - contents.spent, stated)
 
     def require_domain(self, fingerprint: str) -> None:

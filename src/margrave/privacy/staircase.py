@@ -104,7 +104,7 @@ MARGIN = 2.0**-40
 DONE, UNDECIDED, NO_WORDS = 0, 1, 2
 _LARGEST_EXPONENT = 512
 _PARTS = 64
-# The layout of the first word once more, in the type that compiled loops compute with.
+# The layout of the first word again, in the type that compiled loops compute with.
 _CELL_MASK = np.uint64(CELLS - 1)
 _TAIL_MASK = np.uint64(TAIL_BLOCKS - 1)
 _SIGN_SHIFT = np.uint64(SIGN_BIT)

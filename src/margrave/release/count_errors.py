@@ -95,7 +95,7 @@ _SURE = 3.0
 # Pooling: a residual counts by its degrees of freedom beside so many of its order; an order and a bin of the curve by
 # its cells beside so many that err as the unbiased estimate does.
 _SET_DEGREES, _ORDER_DEGREES, _ORDER_CELLS = 200.0, 20.0, 100.0
-# A function of g that is not flat only below this c/√V must stand out by so many standard deviations.
+# A function of g that is not flat only below this c/√V must stand out by this many standard deviations.
 _GENTLE, _SIGNIFICANT = 0.2, 1.5
 # A count below this share of the table's mean counts as that much: a zero among large counts is less certain than one
 # among empty cells.
@@ -104,7 +104,7 @@ _EMPTIEST = 0.1
 _EVEN = 0.25
 # Where the ramps that g is made of end, in c/√V.
 _RAMPS = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0])
-# Variances below this are taken for it: a millionth of a person.
+# Variances below this are set to it: a millionth of a person.
 _LEAST_VARIANCE = 1e-12
 _LEAST_SHARE = 1e-4
 # A true count is a whole number: none is known better than to a half, where noise is larger than that.
@@ -143,7 +143,7 @@ class Bounds:
     reliable, care
         The largest relative error, error/count, of a reliable count and of one to use with care.
     floor
-        An error of at most so many people is reliable whatever the count; up to three times as many, use with care.
+        An error of at most this many people is reliable whatever the count; up to three times as many, use with care.
         Without it no small count, and no zero, could ever be relied on.
     """
 
@@ -645,7 +645,7 @@ def count_interval(
         The unbiased estimates and their standard error, as if what was measured had not been chosen by earlier noise;
         None where there are none.
     level
-        How often the interval shall cover the true count.
+        How often the interval covers the true count.
     smoothed
         Whether small counts are mostly right, so that intervals need not reach as far.
     """

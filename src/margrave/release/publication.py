@@ -19,7 +19,7 @@ from margrave.memory import on_disk
 from margrave.methods import DEFAULT, Method, find
 from margrave.methods.method import Request
 from margrave.reconstruction.estimates import estimate_residuals, unbiased_residuals
-from margrave.reconstruction.nonnegative.workers import opened
+from margrave.reconstruction.nonnegative.workers import connected, opened, require_workers
 from margrave.release.count_errors import BOUNDS, Bounds, learn_errors, require_memory_to_learn
 from margrave.release.facts import Imprint
 from margrave.release.release import Release
@@ -80,8 +80,7 @@ def reconstruct(
     """
     chosen = find(method)
     _check_request(measurements, workload)
-    if workers is not None and not chosen.restarts:
-        raise ReleaseError(f"method {chosen.name!r} does not use workers", remedy="leave workers out")
+    _check_workers(chosen, workers)
     chosen.require_memory(workload, workers=workers is not None, scratch=scratch is not None)
     if errors:
         require_memory_to_learn(workload, chosen)
@@ -96,6 +95,13 @@ def reconstruct(
         learned = learn_errors(chosen, request, made, bounds=bounds) if errors else None
     counts = Counts(layout, made.marginals)
     return Release(workload, chosen, unbiased, counts, made.solution, measurements.provenance, measurements, learned)
+
+
+def _check_workers(method: Method, workers: object) -> None:
+    """Refuse workers that cannot be, or that would have nothing to do."""
+    if workers is not None and not method.restarts:
+        raise ReleaseError(f"method {method.name!r} does not use workers", remedy="leave out workers (--workers)")
+    require_workers(workers)
 
 
 def _check_request(measurements: object, workload: object) -> None:
@@ -156,6 +162,8 @@ class Publication:
         Where published counts stop being reliable, by their errors.
     imprint
         Who publishes it: ``publisher``, ``licence``, ``contact`` and ``date`` for the report, as texts.
+    workers, scratch
+        Who shares the work, of reconstructing and of writing, and a folder for large arrays; see `reconstruct`.
     """
 
     folder: str | os.PathLike[str]
@@ -167,6 +175,8 @@ class Publication:
     errors: bool = True
     bounds: Bounds = BOUNDS
     imprint: Imprint = field(default_factory=Imprint)
+    workers: object = None
+    scratch: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "method", find(self.method))
@@ -201,7 +211,11 @@ class Publication:
             from margrave.release.report.charts import require_packages
 
             require_packages()
-        self.chosen.require_memory(workload, beside=beside)
+        _check_workers(self.chosen, self.workers)
+        with on_disk(self.scratch):
+            pass  # refuses what is not a folder that can be written to
+        divided, scratch = self.workers is not None, self.scratch is not None
+        self.chosen.require_memory(workload, beside=beside, workers=divided, scratch=scratch)
         if self.errors:
             require_memory_to_learn(workload, self.chosen, beside=beside)
 
@@ -222,25 +236,29 @@ class Publication:
         """
         begin = progress or (lambda stage: lambda done, total: None)
         tick = begin("reconstructing")
-        released = reconstruct(
-            noisy,
-            workload,
-            method=self.chosen,
-            progress=lambda steps, gap: tick(steps, None),
-            errors=self.errors,
-            bounds=self.bounds,
-        )
-        documents = {}
-        if self.report:
-            from margrave.release.report import report
+        with connected(self.workers) as client:
+            released = reconstruct(
+                noisy,
+                workload,
+                method=self.chosen,
+                progress=lambda steps, gap: tick(steps, None),
+                workers=client,
+                scratch=self.scratch,
+                errors=self.errors,
+                bounds=self.bounds,
+            )
+            documents = {}
+            if self.report:
+                from margrave.release.report import report
 
-            documents[REPORT] = report(released, title=self.title, **self.imprint)
-        released.save(
-            self.folder,
-            overwrite=self.overwrite,
-            csv=self.csv,
-            title=self.title,
-            documents=documents,
-            progress=begin("writing"),
-        )
+                documents[REPORT] = report(released, title=self.title, **self.imprint)
+            released.save(
+                self.folder,
+                overwrite=self.overwrite,
+                csv=self.csv,
+                title=self.title,
+                documents=documents,
+                progress=begin("writing"),
+                workers=client,
+            )
         return released

@@ -173,6 +173,7 @@ class Release:
         documents: Mapping[str, str] | None = None,
         title: str | None = None,
         progress: Callable[[int, int], None] | None = None,
+        workers: object = None,
     ) -> None:
         """Write the release to a folder, as a whole or not at all; `margrave.load` reads it.
 
@@ -190,10 +191,62 @@ class Release:
             What the release is called, for the heading of its README.
         progress
             Called with the number of tables written and the number of all tables.
+        workers
+            Who writes the tables, each a share of them; as for `margrave.reconstruct`. Workers on other machines must
+            see the folder under the same path.
         """
         from margrave.release.store import saving
 
-        saving.save(self, folder, overwrite=overwrite, csv=csv, documents=documents, title=title, progress=progress)
+        saving.save(
+            self,
+            folder,
+            overwrite=overwrite,
+            csv=csv,
+            documents=documents,
+            title=title,
+            progress=progress,
+            workers=workers,
+        )
+
+    def restricted(self, first: int, last: int) -> Release:
+        """Return the release of some tables alone, with what is inside them: all that a worker needs to write them.
+
+        Parameters
+        ----------
+        first, last
+            Outer tables of the closure, by their numbers: from ``first`` to ``last`` − 1.
+        """
+        from margrave.release.table import Counts
+        from margrave.workload import Workload
+
+        estimates, whole = self.estimates, self.estimates.layout
+        layout, domain, offset = whole.restricted(first, last), self.workload.domain, whole.index.offset
+
+        def cells(values: Floats) -> Floats:
+            return np.concatenate([values[: whole.inner_cells], values[offset[first] : offset[last]]])
+
+        tables = np.r_[0 : whole.outer, first:last]
+        direct = estimates.direct
+        if direct is not None:
+            place = layout.places.get(whole.sets[direct[0]])
+            direct = None if place is None else (place, direct[1])
+        return replace(
+            self,
+            workload=Workload(domain, [domain.names(whole.sets[table]) for table in range(first, last)]),
+            estimates=replace(
+                estimates,
+                layout=layout,
+                values=cells(estimates.values),
+                counts=estimates.counts[tables],
+                precisions=estimates.precisions[tables],
+                variances=None if estimates.variances is None else estimates.variances[tables],
+                direct=direct,
+            ),
+            counts=Counts(layout, cells(self.marginals)),
+            solution=None,
+            measurements=None,
+            errors=None if self.errors is None else replace(self.errors, expected=self.errors.expected[tables]),
+        )
 
     def synthesize(
         self,
@@ -261,7 +314,9 @@ class Release:
         rows = [
             (" × ".join(names) or "total", f"{self.workload.domain.cells(names):,}") for names in sets[:_MOST_SHOWN]
         ]
-        privacy = "" if record is None else f"ε = {record.epsilon:.6g} at δ = {record.delta:g}"
+        from margrave.release.facts import stated
+
+        privacy = "" if record is None else stated(record)
         said = privacy if record is None or record.private else "NOT PRIVATE"
         more = f"… and {len(sets) - _MOST_SHOWN:,} more tables. " if len(sets) > _MOST_SHOWN else ""
         return html_table(repr(self), ("table", "cells"), rows, f"{more}{said}")

@@ -214,7 +214,7 @@ class Table:
 
     def __repr__(self) -> str:
         noun = "cell" if self.values.size == 1 else "cells"
-        error = self.note if self.std_error is None else f"standard error {self.std_error:.4g}"
+        error = self.note if self.std_error is None else f"standard error of the estimate {self.std_error:.4g}"
         return f"Table({visible(spoken(self.attributes))}, {self.values.size:,} {noun}; {error})"
 
     def _repr_html_(self) -> str:
@@ -306,6 +306,9 @@ class Counts:
         """Return the whole buffer, read-only; shape (layout.cells,)."""
         self._require(list(self._unread))
         return read_only(self._buffer)
+
+    def __reduce__(self) -> tuple[type[Counts], tuple[Layout, Floats]]:
+        return Counts, (self._layout, self.everything())
 
     def _require(self, places: Sequence[int]) -> None:
         """Read those of the tables that are not there yet."""

@@ -239,8 +239,8 @@ def test_rounded_tables_hold_whole_numbers_that_keep_the_total(release):
 
 def test_a_table_shows_what_it_is_and_no_more(release):
     table = release.table("age", "sex")
-    assert repr(table) == f"Table(age × sex, 8 cells; standard error {table.std_error:.4g})"
-    assert repr(release.table()).startswith("Table(the total, 1 cell; standard error ")
+    assert repr(table) == f"Table(age × sex, 8 cells; standard error of the estimate {table.std_error:.4g})"
+    assert repr(release.table()).startswith("Table(the total, 1 cell; standard error of the estimate ")
 
 
 def test_a_release_keeps_the_measurements_it_was_made_from():

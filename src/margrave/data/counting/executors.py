@@ -19,8 +19,9 @@ returns the problem as a row instead, in words that contain nothing of the table
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -47,9 +48,9 @@ if TYPE_CHECKING:
 
 Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-_WORD, _RAW = "margrave_word_{}", "margrave_raw_{}"
+_WORD, _RAW, _DIGIT = "margrave_word_{}", "margrave_raw_{}", "margrave_digit_{}"
 _WORD_BITS = 63
-# Marks are −4 … −1; moved by this, every code and every mark is a digit.
+# Marks are −4 … −1; their last bits, in two's complement, are digits above those of codes.
 _MARKS = 4
 _ERROR = -2  # in a table of codes, below DROPPED
 # A column that has to be compared with more values is coded faster next to the engine than in it.
@@ -89,25 +90,33 @@ class Packed:
 
     def unpack(self, words: Integers, codes: Codes) -> NDArray[np.bool_] | None:
         """Write the codes of the rows, and return which rows are dropped; None if none is."""
-        lowest = unpack_codes(words, self.shift, (1 << self.bits) - 1, self.codes, codes)
-        if lowest >= 0:
+        mask = (1 << self.bits) - 1
+        if not words.size or unpack_digits(words, self.shift, mask, codes) < self._unmarked:
             return None
-        digits = (words >> self.shift) & ((1 << self.bits) - 1)
-        if lowest < DROPPED:
-            raise DataError(self.problems[int(digits[self.codes[digits] < DROPPED].min())])
-        dropped: NDArray[np.bool_] = self.codes[digits] == DROPPED
-        return dropped
+        found = self.codes[(words >> self.shift) & mask]
+        if found.min() < DROPPED:
+            digits = (words >> self.shift) & mask
+            raise DataError(self.problems[int(digits[found < DROPPED].min())])
+        codes[:] = found  # −1 becomes some other number, and its row goes
+        dropped: NDArray[np.bool_] = found == DROPPED
+        return dropped if dropped.any() else None
+
+    @cached_property
+    def _unmarked(self) -> int:
+        """How many digits are the codes that they stand for; those of marks come after them."""
+        others = np.flatnonzero(self.codes != np.arange(self.codes.size))
+        return int(others[0]) if others.size else self.codes.size
 
 
 @compiled
-def unpack_codes(words: Integers, shift: int, mask: int, table: NDArray[np.int32], codes: Codes) -> int:
-    """Write the code of each row, and return the lowest value of the table that any row has, at most 0."""
-    lowest = 0
+def unpack_digits(words: Integers, shift: int, mask: int, codes: Codes) -> int:
+    """Write the digit of each row, and return the highest of them."""
+    highest = 0
     for i in range(words.size):
-        found = table[(words[i] >> shift) & mask]
-        lowest = min(lowest, found)
-        codes[i] = found
-    return lowest
+        digit = (words[i] >> shift) & mask
+        highest = max(highest, digit)
+        codes[i] = digit
+    return highest
 
 
 def placed(bits: Mapping[int, int]) -> tuple[dict[int, tuple[int, int]], int]:
@@ -307,7 +316,7 @@ def run(function: Count | Encode, batches: Iterator[pa.RecordBatch]) -> Iterator
             break
         yield batch
     if problem:
-        for _ in batches:  # the engine goes on sending
+        for _ in batches:  # the engine keeps sending
             pass
         yield function.trouble(problem)
 
@@ -416,10 +425,8 @@ class OnePass:
         engine, domain = self._engine, self._domain
         keys = self._keys()
         places, words = placed({k: _bits(domain[domain.attributes[k]].declared + _MARKS) for k in keys})
-        columns = []
-        for word in range(words):
-            digits = [(keys[k].expression() + _MARKS) * 2**shift for k, (w, shift) in places.items() if w == word]
-            columns.append(sum(digits[1:], start=digits[0]).alias(_WORD.format(word)))
+        coded = tuple(self._marked(k, keys[k], *places[k]) for k in keys)
+        columns = [keys[k].expression().alias(_DIGIT.format(k)) for k in keys]
         raw = tuple(k for k in self._read if k not in keys)
         columns += [nw.col(engine.column(domain.attributes[k])).alias(_RAW.format(k)) for k in raw]
         privacy_id = None if self._choice is None else self._choice.privacy_id
@@ -429,8 +436,13 @@ class OnePass:
         # itself would be one row, so it is put beside the columns first.
         frame = engine.lazy()
         rows = frame.select(*columns) if columns else frame.with_columns(nw.lit(0).alias(CELL)).select(CELL)
-        coded = tuple(self._marked(k, keys[k], *places[k]) for k in keys)
-        return engine.native(rows), Coder(domain, coded, raw, privacy_id)
+        native = engine.native(rows)
+        if coded:
+            # Spark checks every sum and product of numbers for overflow, and no shift: that is a quarter of its work.
+            packed = [f"{_packed(coded, word)} AS {_WORD.format(word)}" for word in range(words)]
+            others = [*(_RAW.format(k) for k in raw), *([] if privacy_id is None else [PERSON])]
+            native = native.selectExpr(*packed, *others)
+        return native, Coder(domain, coded, raw, privacy_id)
 
     def _keys(self) -> dict[int, Key]:
         """Return the attributes that the engine codes, with how it does."""
@@ -451,19 +463,31 @@ class OnePass:
     def _marked(self, k: int, key: Key, word: int, shift: int) -> Packed:
         """Return where the codes and the marks of an attribute are."""
         declared = self._domain[key.name].declared
-        codes = np.arange(-_MARKS, declared, dtype=np.int32)
-        codes[:_MARKS] = _ERROR
+        bits = _bits(declared + _MARKS)
+        codes = np.full(2**bits, _ERROR, dtype=np.int32)
+        codes[:declared] = np.arange(declared)
         problems = {}
         for mark, settled in key.marks.items():
-            codes[mark + _MARKS] = _ERROR if isinstance(settled, str) else settled
+            digit = mark % 2**bits
+            codes[digit] = _ERROR if isinstance(settled, str) else settled
             if isinstance(settled, str):
-                problems[mark + _MARKS] = settled
-        return Packed(k, word, shift, _bits(codes.size), codes, problems)
+                problems[digit] = settled
+        return Packed(k, word, shift, bits, codes, problems)
 
     def _plain(self, k: int, word: int, shift: int) -> Packed:
         """Return where the codes of an attribute are that have no marks any more."""
         size = self._domain.shape[k]
         return Packed(k, word, shift, _bits(size), np.arange(size, dtype=np.int32))
+
+
+def _packed(coded: Sequence[Packed], word: int) -> str:
+    """Return how Spark packs the digits of a word."""
+    digits = [
+        f"shiftleft({_DIGIT.format(one.attribute)} & {2**one.bits - 1}, {one.shift})"
+        for one in coded
+        if one.word == word
+    ]
+    return " | ".join(digits)
 
 
 def _bits(digits: int) -> int:

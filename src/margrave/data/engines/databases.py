@@ -64,7 +64,7 @@ _ID_COLLATION = f"""
 _POSTGRES_TEXTS = frozenset({25, 1043})
 _POSTGRES_IDS = _POSTGRES_TEXTS | {16, 17, 20, 21, 23, 700, 701, 1082, 1083, 1114, 1184, 1700, 2950, 3500}
 _FOLDING = ("bpchar", "char", "citext")
-# Groups as bytes: a block of so many of them is one value, which has to be shorter than a gigabyte.
+# Groups as bytes: a block of this many of them is one value, which has to be shorter than a gigabyte.
 _BLOCK, _NULL = 2**16, -9
 _PACKED = """
     SELECT string_agg(bytes, ''::bytea) FROM (

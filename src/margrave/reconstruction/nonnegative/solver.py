@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from margrave.algebra.layout import Layout
     from margrave.reconstruction.estimates import Estimates
 
-# Rounds between looks: so many at least, and so many percent of the rounds done.
+# Rounds between looks: a least number, and a factor of the rounds done.
 _LOOK_EVERY, _LOOK_GROWTH = 10, 1.1
 # From an earlier solution the first look comes at once, the next ones after twice as many rounds each time.
 _FIRST_WARM_LOOK = 1
-# A certificate is due after so many rounds, and twice as many, and so on, whatever the looks expect; earlier where more
+# A certificate is due after this many rounds, twice as many, and so on, whatever the looks expect; earlier where more
 # than the total is held, as only a certificate can prove that holds contradict each other.
 _FIRST_CERTIFICATE, _FIRST_WITH_HOLDS = 400, 50
 # c and c' of equation (3) before any repair was made; typical of what they turn out to be.

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from numbers import Integral
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -48,9 +49,26 @@ _PATIENCE = 5
 _MOST_PROCESSES = 1024
 
 
+def require_workers(workers: object) -> None:
+    """Refuse workers that cannot be, and any where the package that they need is missing; none is started.
+
+    Parameters
+    ----------
+    workers
+        As for `connected`.
+    """
+    if workers is None:
+        return
+    _checked(workers)
+    if find_spec("distributed") is None:
+        raise ReleaseError(
+            "workers need the package distributed, which is not installed", remedy="pip install 'margrave[workers]'"
+        )
+
+
 @contextmanager
-def opened(workers: object) -> Iterator[Hire | None]:
-    """Give what divides a problem among workers, and release them at the end; None for no workers.
+def connected(workers: object) -> Iterator[Any]:
+    """Give a client of the workers, and release them at the end; None for no workers.
 
     Parameters
     ----------
@@ -58,26 +76,39 @@ def opened(workers: object) -> Iterator[Hire | None]:
         A number of processes to start on this machine, the address of the scheduler of a Dask cluster
         (``tcp://host:8786``), a ``distributed.Client``, or None.
     """
+    require_workers(workers)
     if workers is None:
         yield None
-        return
-    count = _checked(workers)
-    try:
-        import distributed
-    except ImportError:
-        raise ReleaseError(
-            "workers need the package distributed, which is not installed", remedy="pip install 'margrave[workers]'"
-        ) from None
-    with ExitStack() as stack:
-        if count is not None:
-            client = stack.enter_context(_local(count))
-        elif isinstance(workers, str):
-            client = stack.enter_context(_connected(workers))
-        else:
-            client = workers
-            if not isinstance(client, distributed.Client) or client.asynchronous:
-                raise _unknown(workers)
-        yield lambda problem: _hired(client, problem, stack)
+    elif isinstance(workers, Integral):
+        with _local(int(workers)) as client:
+            yield client
+    elif isinstance(workers, str):
+        with _joined(workers) as client:
+            yield client
+    else:
+        yield workers
+
+
+@contextmanager
+def opened(workers: object) -> Iterator[Hire | None]:
+    """Give what divides a problem among workers, one problem after the other; None for no workers.
+
+    Parameters
+    ----------
+    workers
+        As for `connected`.
+    """
+    with connected(workers) as client, ExitStack() as stack:
+
+        def hire(problem: Problem) -> Crew:
+            stack.close()  # the problem before is solved, and its room is needed
+            if problem.layout.outer == 0:
+                return Alone(problem)  # a problem without inner tables is one table, and stays here
+            team = _Team(client, problem)
+            stack.callback(team.dismiss)
+            return team
+
+        yield None if client is None else hire
 
 
 def memory_of_worker(layout: Layout, workers: int) -> int:
@@ -86,13 +117,20 @@ def memory_of_worker(layout: Layout, workers: int) -> int:
     return 8 * (3 * -(-outer // workers) + 2 * -(-layout.facet_cells // workers) + 8 * layout.inner_cells)
 
 
-def _checked(workers: object) -> int | None:
-    """Return a number of processes, or None for a cluster; refuse what is neither."""
-    if isinstance(workers, bool) or (isinstance(workers, Integral) and not 1 <= int(workers) <= _MOST_PROCESSES):
+def _checked(workers: object) -> None:
+    """Refuse what is neither a number of processes nor a cluster."""
+    if isinstance(workers, bool):
         raise _unknown(workers)
-    if isinstance(workers, str) and urlsplit(workers).scheme not in ("tcp", "tls"):
+    if isinstance(workers, Integral):
+        known = 1 <= int(workers) <= _MOST_PROCESSES
+    elif isinstance(workers, str):
+        known = urlsplit(workers).scheme in ("tcp", "tls")
+    else:
+        # Whoever has a client has imported what it is from.
+        distributed = sys.modules.get("distributed")
+        known = distributed is not None and isinstance(workers, distributed.Client) and not workers.asynchronous
+    if not known:
         raise _unknown(workers)
-    return int(workers) if isinstance(workers, Integral) else None
 
 
 def _unknown(workers: object) -> ReleaseError:
@@ -104,7 +142,7 @@ def _unknown(workers: object) -> ReleaseError:
 
 
 @contextmanager
-def _connected(address: str) -> Iterator[Any]:
+def _joined(address: str) -> Iterator[Any]:
     """Connect to a cluster."""
     from distributed import Client
 
@@ -182,30 +220,12 @@ def _local(count: int) -> Iterator[Any]:
         yield client
 
 
-def _hired(client: Any, problem: Problem, stack: ExitStack) -> Crew:  # noqa: ANN401 - the engine has no types
-    """Divide a problem among the workers of a client; a problem without inner tables is one table, and stays here."""
-    if problem.layout.outer == 0:
-        return Alone(problem)
-    team = _Team(client, problem)
-    stack.callback(team.dismiss)
-    return team
-
-
 class _Remote:
     """What a worker holds: its part, filled piece by piece and then worked on."""
 
     def open(self, version: str, sharing: int, index: Index, outer: int, facet_cells: int, weights: Floats) -> None:
         """Make room for a part whose residuals come later."""
-        from distributed import get_worker
-
-        import margrave
-
-        if margrave.__version__ != version:
-            raise ReleaseError(
-                f"a worker has margrave {margrave.__version__} and the session {version}", remedy="install one of them"
-            )
-        # A worker that may use several threads says so; those that were started here have it in their environment.
-        os.environ.setdefault("MARGRAVE_THREADS", str(get_worker().state.nthreads))
+        begin_work(version)
         outer_cells = int(index.offset[-1] - index.offset[outer])
         needed = 8 * (3 * outer_cells + 2 * facet_cells)
         require_memory(
@@ -231,77 +251,47 @@ class _Remote:
         del self._part, self._z
 
 
-class _Team:
-    """The parts of a problem, one on each worker of a client.
+class Hands:
+    """Objects of one class, one on each worker, whose methods are called on all of them at once.
+
+    A call is never repeated: a worker that is lost, or fails, ends the work with one sentence.
 
     Parameters
     ----------
     client
         Of the cluster.
-    problem
-        The problem; its outer tables are sent to the workers, in equal shares of cells.
+    kind
+        The class; its objects are made without arguments.
+    addresses
+        The workers to have one, of `workers_of`.
+    work
+        What is done, for the sentence: as in "while tables were reconstructed".
     """
 
-    def __init__(self, client: Any, problem: Problem) -> None:  # noqa: ANN401 - the engine has no types
-        import margrave
-
-        self._client, self._layout = client, problem.layout
-        known = client.scheduler_info(n_workers=-1)["workers"]
-        if not known:
-            raise ReleaseError("the Dask cluster has no workers", remedy="start some, or leave workers out")
-        self._bounds = _divided(problem.layout, len(known))
-        self._addresses = sorted(known)[: len(self._bounds)]
+    def __init__(self, client: Any, kind: type, addresses: Sequence[str], work: str) -> None:  # noqa: ANN401
+        self._client, self._addresses, self._work = client, list(addresses), work
         self._actors: list[Any] = []
-        hosts = [known[address]["host"] for address in self._addresses]
         with self._told():
             made = [
-                client.submit(_Remote, actor=True, workers=[address], allow_other_workers=False, pure=False)
-                for address in self._addresses
+                client.submit(kind, actor=True, workers=[address], allow_other_workers=False, pure=False)
+                for address in addresses
             ]
-            self._actors = [self._awaited(one, address) for one, address in zip(made, self._addresses, strict=True)]
-        openings: list[tuple[object, ...]] = []
-        for host, (first, last), weights in zip(hosts, self._bounds, self.per_part(problem.weights), strict=True):
-            own = problem.layout.restricted(first, last)
-            shared = hosts.count(host)
-            openings.append((margrave.__version__, shared, own.index, own.outer, own.facet_cells, weights))
-        self._call("open", openings)
-        own_cells = self.cells_per_part(problem.z[problem.layout.inner_cells :])
-        for begin in range(0, max(one.size for one in own_cells), _CHUNK):
-            self._call("fill", [(begin, one[begin : begin + _CHUNK]) for one in own_cells])
+            self._actors = [self._awaited(one, address) for one, address in zip(made, addresses, strict=True)]
 
-    def run(self, task: Task[Given, Found], *arguments: Given.args, **options: Given.kwargs) -> list[Found]:
-        """Run a pass on every worker."""
-        return self.run_each(task, [arguments] * len(self._actors), **options)
+    def __len__(self) -> int:
+        return len(self._actors)
 
-    def run_each(
-        self, task: Callable[..., Found], arguments: Sequence[tuple[object, ...]], **options: object
-    ) -> list[Found]:
-        """Run a pass on every worker with arguments of its own."""
-        return self._call("run", [(task.__name__, *own) for own in arguments], **options)
-
-    def per_part(self, values: Floats) -> list[Floats]:
-        """Cut one number a table into those of each worker."""
-        inner = values[: self._layout.outer]
-        return [np.concatenate([inner, values[first:last]]) for first, last in self._bounds]
-
-    def cells_per_part(self, outer: Floats) -> list[Floats]:
-        """Cut cells of all outer tables into those of each worker."""
-        offset = self._layout.index.offset - self._layout.inner_cells
-        return [outer[offset[first] : offset[last]] for first, last in self._bounds]
-
-    def result(self, inner: Floats) -> Floats:
-        """Fetch the tables of the closure."""
-        tables = large_array(self._layout.cells)
-        tables[: inner.size] = inner
-        own_cells = self.cells_per_part(tables[inner.size :])
-        for begin in range(0, max(one.size for one in own_cells), _CHUNK):
-            pieces = self.run(Part.read, REPAIR, begin, begin + _CHUNK)
-            for own, piece in zip(own_cells, pieces, strict=True):
-                own[begin : begin + _CHUNK] = piece
-        return tables
+    def call(self, name: str, arguments: Sequence[tuple[object, ...]], **options: object) -> list[Any]:
+        """Call a method of each object, or of as many as there are arguments for, and wait for all of them."""
+        with self._told():
+            asked = [
+                (getattr(actor, name)(*own, **options), address)
+                for actor, address, own in zip(self._actors, self._addresses, arguments, strict=False)
+            ]
+            return [_writable(self._awaited(one, address)) for one, address in asked]
 
     def dismiss(self) -> None:
-        """Let workers forget the problem, if they are still there."""
+        """Let workers forget what they hold, if they are still there."""
         try:
             closing = [actor.close() for actor in self._actors]
             for one in closing:
@@ -309,12 +299,6 @@ class _Team:
         except (OSError, RuntimeError):
             pass  # a worker that is gone has forgotten it
         self._actors = []
-
-    def _call(self, name: str, arguments: Sequence[tuple[object, ...]], **options: object) -> list[Any]:
-        """Call a method of every worker at once and wait for all of them."""
-        with self._told():
-            asked = [getattr(actor, name)(*own, **options) for actor, own in zip(self._actors, arguments, strict=True)]
-            return [_writable(self._awaited(one, address)) for one, address in zip(asked, self._addresses, strict=True)]
 
     def _awaited(self, asked: Any, address: str) -> Any:  # noqa: ANN401 - the engine has no types
         """Wait for an answer for as long as the worker is there."""
@@ -337,10 +321,10 @@ class _Team:
             gone = self._gone()
             lost = f"{gone} of {len(self._addresses)} workers were lost" if gone else "a worker failed"
             raise ReleaseError(
-                f"{lost} while tables were reconstructed ({type(error).__name__})",
-                remedy="the measurements are as they were: reconstruct again, with more memory for each worker or "
-                "without workers",
-            ) from error
+                f"{lost} while {self._work} ({type(error).__name__})",
+                remedy="the measurements are as they were: do it again, with more memory for each worker or without "
+                "workers",
+            ) from (None if gone else error)  # what the engine says of a worker that is gone explains nothing
 
     def _gone(self) -> int:
         """Return how many workers the scheduler has lost; it may hear of that later than this process."""
@@ -352,10 +336,106 @@ class _Team:
         return len(gone)
 
 
-def _divided(layout: Layout, workers: int) -> list[tuple[int, int]]:
-    """Cut the outer tables into ranges of about equal cells, at most one for each worker, none of them empty."""
+def begin_work(version: str) -> None:
+    """Refuse, on a worker, another version of margrave than the caller has, and use as many threads as it may.
+
+    Parameters
+    ----------
+    version
+        That of the caller.
+    """
+    from distributed import get_worker
+
+    import margrave
+
+    if margrave.__version__ != version:
+        raise ReleaseError(
+            f"a worker has margrave {margrave.__version__} and the session {version}", remedy="install one of them"
+        )
+    # A worker that may use several threads says so; those that were started here have it in their environment.
+    os.environ.setdefault("MARGRAVE_THREADS", str(get_worker().state.nthreads))
+
+
+def workers_of(client: Any) -> dict[str, str]:  # noqa: ANN401 - the engine has no types
+    """Return the machine of each worker of a client, by the worker's address."""
+    known = client.scheduler_info(n_workers=-1)["workers"]
+    if not known:
+        raise ReleaseError("the Dask cluster has no workers", remedy="start some, or leave workers out")
+    return {address: known[address]["host"] for address in sorted(known)}
+
+
+class _Team(Hands):
+    """The parts of a problem, one on each worker of a client.
+
+    Parameters
+    ----------
+    client
+        Of the cluster.
+    problem
+        The problem; its outer tables are sent to the workers, in equal shares of cells.
+    """
+
+    def __init__(self, client: Any, problem: Problem) -> None:  # noqa: ANN401 - the engine has no types
+        import margrave
+
+        self._layout, known = problem.layout, workers_of(client)
+        self._bounds = divided(problem.layout, len(known))
+        super().__init__(client, _Remote, list(known)[: len(self._bounds)], "tables were reconstructed")
+        hosts = [known[address] for address in self._addresses]
+        openings: list[tuple[object, ...]] = []
+        for host, (first, last), weights in zip(hosts, self._bounds, self.per_part(problem.weights), strict=True):
+            own = problem.layout.restricted(first, last)
+            shared = hosts.count(host)
+            openings.append((margrave.__version__, shared, own.index, own.outer, own.facet_cells, weights))
+        self.call("open", openings)
+        own_cells = self.cells_per_part(problem.z[problem.layout.inner_cells :])
+        for begin in range(0, max(one.size for one in own_cells), _CHUNK):
+            self.call("fill", [(begin, one[begin : begin + _CHUNK]) for one in own_cells])
+
+    def run(self, task: Task[Given, Found], *arguments: Given.args, **options: Given.kwargs) -> list[Found]:
+        """Run a pass on every worker."""
+        return self.run_each(task, [arguments] * len(self._actors), **options)
+
+    def run_each(
+        self, task: Callable[..., Found], arguments: Sequence[tuple[object, ...]], **options: object
+    ) -> list[Found]:
+        """Run a pass on every worker with arguments of its own."""
+        return self.call("run", [(task.__name__, *own) for own in arguments], **options)
+
+    def per_part(self, values: Floats) -> list[Floats]:
+        """Cut one number a table into those of each worker."""
+        inner = values[: self._layout.outer]
+        return [np.concatenate([inner, values[first:last]]) for first, last in self._bounds]
+
+    def cells_per_part(self, outer: Floats) -> list[Floats]:
+        """Cut cells of all outer tables into those of each worker."""
+        offset = self._layout.index.offset - self._layout.inner_cells
+        return [outer[offset[first] : offset[last]] for first, last in self._bounds]
+
+    def result(self, inner: Floats) -> Floats:
+        """Fetch the tables of the closure."""
+        tables = large_array(self._layout.cells)
+        tables[: inner.size] = inner
+        own_cells = self.cells_per_part(tables[inner.size :])
+        for begin in range(0, max(one.size for one in own_cells), _CHUNK):
+            pieces = self.run(Part.read, REPAIR, begin, begin + _CHUNK)
+            for own, piece in zip(own_cells, pieces, strict=True):
+                own[begin : begin + _CHUNK] = piece
+        return tables
+
+
+def divided(layout: Layout, parts: int) -> list[tuple[int, int]]:
+    """Cut the outer tables into at most this many ranges of about equal cells, none of them empty.
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    parts
+        How many ranges there may be.
+    """
     offset = layout.index.offset[layout.outer :]
-    targets = offset[0] + np.arange(1, workers) * ((offset[-1] - offset[0]) / workers)
+    targets = offset[0] + np.arange(1, parts) * ((offset[-1] - offset[0]) / parts)
     bounds = np.unique(np.concatenate([[0], np.searchsorted(offset, targets), [len(offset) - 1]])) + layout.outer
     return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-3
 # The least total, in standard deviations of its measurement.
 _LEAST = 0.1
-# From so many standard deviations on, a measured total is its own posterior mean to the last digit.
+# From this many standard deviations on, a measured total is its own posterior mean to the last digit.
 _CERTAIN = 10.0
 
 

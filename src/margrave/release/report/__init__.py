@@ -70,7 +70,7 @@ def report(
 ) -> str:
     """Return a page about a release: what was released, how private and how exact it is, with tables to look at.
 
-    The page is one HTML text of 1 to 3 MB that needs nothing else. Needs the extra ``[report]``.
+    The page is one HTML text of 1 to 3.5 MB that needs nothing else. Needs the extra ``[report]``.
 
     Parameters
     ----------

@@ -32,14 +32,20 @@ _FONT = "system-ui, sans-serif"
 _PACKAGES = ("altair", "vl_convert", "jinja2")
 
 
-def require_packages() -> None:
-    """Raise `ReleaseError` if a package of the extra [report] is not installed."""
+def require_packages(what: str = "the report") -> None:
+    """Raise `ReleaseError` if a package of the extra [report] is not installed.
+
+    Parameters
+    ----------
+    what
+        What needs them.
+    """
     for package in _PACKAGES:
         try:
             import_module(package)
         except ImportError:
             raise ReleaseError(
-                f"the report needs {package}, which is not installed",
+                f"{what} need{'' if what == 'charts' else 's'} {package}, which is not installed",
                 remedy="install the extra: pip install 'margrave[report]'",
             ) from None
 

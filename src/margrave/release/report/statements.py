@@ -98,7 +98,7 @@ def privacy_words(record: Provenance | None) -> list[str]:
     """Return how private the release is, for the first screen: no formula; nothing where nothing is promised."""
     if record is None or not record.private:
         return []
-    sure = surest(_FIRST_PRIOR, record.epsilon)
+    sure = surest(_FIRST_PRIOR, record.epsilon).replace(" %", "\u00a0%")
     weak = " That promises little in the worst case." if record.epsilon > _WEAK else ""
     return [
         "Random noise was added before anything was published. It hides each person: the tables would look almost the "

@@ -23,7 +23,7 @@ from margrave.files import parse_object, read_text
 Names = tuple[str, ...]
 
 MANIFEST, MEASUREMENTS, TABLES = "manifest.json", "measurements.npz", "tables"
-# What the folder holds beside the tables. The numbers depend on these files,
+# What the folder holds in addition to the tables. The numbers depend on these files,
 _NEEDED = ("domain.json", MANIFEST, MEASUREMENTS, "privacy.json", "subtables.npz")
 # There where errors of the counts were learned.
 COUNT_ERRORS = "errors.npz"

@@ -182,7 +182,7 @@ def replace_document(folder: str | os.PathLike[str], name: str, text: str) -> No
         with replacing(root / MANIFEST) as new_manifest, replacing(root / name) as new_document:
             new_document.write(content)
             new_manifest.write(record)
-            new_manifest.flush()  # what does not fit on the disk shall fail before anything is renamed
+            new_manifest.flush()  # what does not fit on the disk must fail before anything is renamed
     except OSError as error:
         raise StoreError(
             f"{root / name} cannot be written ({error.strerror})", remedy="free some space, or request permission"

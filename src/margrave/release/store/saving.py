@@ -18,6 +18,7 @@ import numpy as np
 from margrave.algebra.kernels import Floats, thread_count
 from margrave.errors import StoreError
 from margrave.measurements.archive import write_archive
+from margrave.reconstruction.nonnegative.workers import Hands, begin_work, connected, divided, workers_of
 from margrave.release.store import (
     COUNT_ERRORS,
     KIND,
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None]
 
+# Of a share of the tables that is sent to a worker at once: 32 MB of counts, and as much of estimates.
+_CELLS_AT_ONCE = 4_000_000
 SUBTABLES, SUBTABLES_SCHEMA = "subtables", 1
 ERRORS, ERRORS_SCHEMA = "count errors", 1
 
@@ -115,6 +118,10 @@ class Saveable(Protocol):
         """Return one table."""
         ...
 
+    def restricted(self, first: int, last: int) -> Saveable:
+        """Return the release of the outer tables from ``first`` to ``last`` − 1 of its closure alone."""
+        ...
+
 
 def save(
     release: Saveable,
@@ -125,6 +132,7 @@ def save(
     documents: Mapping[str, str] | None = None,
     title: str | None = None,
     progress: Progress | None = None,
+    workers: object = None,
 ) -> None:
     """Write a release to a folder, as a whole or, on failure, not at all.
 
@@ -144,6 +152,9 @@ def save(
         What the release is called, for the heading of its README.
     progress
         Called with the number of tables written and the number of all tables.
+    workers
+        Who writes the tables, each a share of them; as for ``connected`` of the solver's workers. They must see the
+        folder.
     """
     target = require_target(folder, overwrite=overwrite)
     measurements = release.measurements
@@ -158,7 +169,7 @@ def save(
         require_text(title, "the title")
     created = datetime.now(UTC).isoformat(timespec="seconds")
     tables = _entries(release.workload, csv=csv)
-    with new_folder(target) as draft:
+    with connected(workers) as client, new_folder(target) as draft:
         (draft / TABLES).mkdir()
         measurements.save(draft / MEASUREMENTS)
         _write_subtables(release, draft / "subtables.npz")
@@ -167,7 +178,10 @@ def save(
         for name, text in {**_descriptions(release, tables, created, title, texts), **texts}.items():
             (draft / name).write_text(text, encoding="utf-8", newline="\n")
         files = {name: _settled(draft / name) for name in list_files(draft)}
-        files |= _write_tables(release, draft, tables, progress)
+        if client is None:
+            files |= _write_tables(release, draft, tables, progress)
+        else:
+            files |= _write_divided(release, draft, tables, progress, client)
         manifest = Manifest(
             version=_version(),
             created=created,
@@ -308,6 +322,56 @@ def _write_tables(
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+    return files
+
+
+class _Writer:
+    """What a worker does of saving: it writes tables of its share, as the caller would."""
+
+    def write(self, version: str, release: Saveable, draft: str, tables: tuple[TableEntry, ...]) -> dict[str, Any]:
+        """Write the tables of a part of a release into the folder that the caller has begun."""
+        begin_work(version)
+        folder = Path(draft)
+        if not (folder / MEASUREMENTS).is_file():
+            raise StoreError(
+                f"a worker does not see the folder {folder}",
+                remedy="name one on a file system that all workers share, or save without workers",
+            )
+        return _write_tables(release, folder, tables, None)
+
+    def close(self) -> None:
+        """Let go of nothing: nothing is held."""
+
+
+def _write_divided(
+    release: Saveable,
+    draft: Path,
+    tables: tuple[TableEntry, ...],
+    progress: Progress | None,
+    client: Any,  # noqa: ANN401 - the engine has no types
+) -> dict[str, FileEntry]:
+    """Have workers write all tables that lie in no other one, some at a time, and return the entries of all files."""
+    layout, domain = release.estimates.layout, release.workload.domain
+    entries = {layout.places[domain.positions(entry.attributes)]: entry for entry in tables}
+    inner = tuple(entry for place, entry in sorted(entries.items()) if place < layout.outer)
+    files = _write_tables(release, draft, inner, None)
+    hands = Hands(client, _Writer, list(workers_of(client)), "tables were written")
+    try:
+        outer_cells = layout.cells - layout.inner_cells
+        parts, done = divided(layout, max(len(hands), -(-outer_cells // _CELLS_AT_ONCE))), len(inner)
+        for begin in range(0, len(parts), len(hands)):
+            some = parts[begin : begin + len(hands)]
+            given = [
+                (_version(), release.restricted(*part), str(draft), tuple(entries[place] for place in range(*part)))
+                for part in some
+            ]
+            for written in hands.call("write", given):
+                files |= written
+            done += sum(last - first for first, last in some)
+            if progress is not None:
+                progress(done, len(tables))
+    finally:
+        hands.dismiss()
     return files
 
 

@@ -25,13 +25,13 @@ from margrave.domain import Attribute, Domain
 
 DOMAIN = Domain([Attribute("a", size=3), Attribute("b", size=2, outside="drop"), Attribute("c", labels=("x", "y"))])
 SETS = ((0, 1), (2,))
-# Digits are codes moved by 4, so that marks are 0 … 3: −2 is outside and −3 missing.
-A = Packed(0, 0, 0, 3, np.array([-2, -2, -2, -2, 0, 1, 2], np.int32), {1: "a is missing", 2: "a is undeclared"})
-B = Packed(1, 0, 3, 3, np.array([-2, -2, -1, -2, 0, 1], np.int32), {1: "b is missing"})
+# Digits are the last three bits, so that marks are 4 … 7: −2, which is outside, is 6, and −3, missing, is 5.
+A = Packed(0, 0, 0, 3, np.array([0, 1, 2, -2, -2, -2, -2, -2], np.int32), {5: "a is missing", 6: "a is undeclared"})
+B = Packed(1, 0, 3, 3, np.array([0, 1, -2, -2, -2, -2, -1, -2], np.int32), {5: "b is missing"})
 
 
 def batch(a, b, c, **more):
-    words = (np.array(a, np.int64) + 4) | (np.array(b, np.int64) + 4) << 3
+    words = (np.array(a, np.int64) & 7) | (np.array(b, np.int64) & 7) << 3
     return pa.RecordBatch.from_pydict({"margrave_word_0": words, "margrave_raw_2": pa.array(c), **more})
 
 

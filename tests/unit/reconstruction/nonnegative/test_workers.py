@@ -14,12 +14,13 @@ import margrave as mg
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.domain import Domain
-from margrave.errors import MemoryLimitError, ReleaseError
+from margrave.errors import MargraveError, MemoryLimitError, ReleaseError, StoreError
 from margrave.measurements import Measurements
 from margrave.reconstruction.estimates import Estimates
-from margrave.reconstruction.nonnegative import Status, reconstruct_nonnegative
+from margrave.reconstruction.nonnegative import Problem, Status, reconstruct_nonnegative
 from margrave.reconstruction.nonnegative import workers as workers_module
-from margrave.reconstruction.nonnegative.workers import _divided, memory_of_worker, opened
+from margrave.reconstruction.nonnegative.workers import divided, memory_of_worker, opened
+from margrave.release.store import saving
 
 distributed = pytest.importorskip("distributed")
 
@@ -72,7 +73,7 @@ def test_four_workers_find_the_tables_of_one_process(hire, sizes, family):
         assert divided.violation == pytest.approx(alone.violation, rel=1e-6, abs=1e-12)
 
 
-def test_lifts_and_holds_of_more_than_the_total_are_divided_too(hire, monkeypatch):
+def test_lifts_and_holds_of_more_than_the_total_aredivided_too(hire, monkeypatch):
     from margrave.reconstruction.nonnegative import repair
 
     sizes, family = SHAPES["triples"]
@@ -148,7 +149,7 @@ def test_what_cannot_work_is_refused(workers):
 
 @pytest.mark.parametrize("method", ["mle", "trunc", "trunc+rescale"])
 def test_methods_without_rounds_have_nothing_to_divide(method):
-    with refused(f"method {method!r} does not use workers; leave workers out"):
+    with refused(f"method {method!r} does not use workers; leave out workers (--workers)"):
         mg.reconstruct(NOISY, WORKLOAD, method=method, workers=2)
 
 
@@ -203,7 +204,7 @@ def test_a_worker_that_dies_ends_the_run_with_one_sentence(tmp_path, when):
     before = (tmp_path / "noisy.npz").read_bytes()
     values = NOISY.values.copy()
     with workers_module._local(2) as client:
-        calls, ask = [], workers_module._Team._call
+        calls, ask = [], workers_module._Team.call
 
         def call(team, name, *arguments, **options):
             calls.append(name)
@@ -213,14 +214,111 @@ def test_a_worker_that_dies_ends_the_run_with_one_sentence(tmp_path, when):
             return ask(team, name, *arguments, **options)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(workers_module._Team, "_call", call)
+            patch.setattr(workers_module._Team, "call", call)
             text = "1 of 2 workers were lost while tables were reconstructed"
             with refused(text) as caught:
                 mg.reconstruct(NOISY, WORKLOAD, method=mg.methods.NonNegative(weights="paper"), workers=client)
-    assert caught.value.remedy.startswith("the measurements are as they were: reconstruct again")
+    assert caught.value.remedy.startswith("the measurements are as they were: do it again")
     assert np.array_equal(NOISY.values, values)
     assert (tmp_path / "noisy.npz").read_bytes() == before
     assert mg.reconstruct(NOISY, WORKLOAD, method="lnn").solution.status is Status.SOLVED
+
+
+def test_a_problem_makes_room_for_the_next_one(four):
+    """Learning errors solves several problems; workers hold the arrays of one at a time."""
+    with opened(four) as hire:
+        teams = [
+            hire(Problem(one.layout, one.values, np.ones(len(one.layout.sets))))
+            for one in [noisy(*SHAPES["triples"])] * 3
+        ]
+        assert [len(team) for team in teams] == [0, 0, 4]
+    assert len(teams[-1]) == 0
+
+
+SAVED = {
+    "triples, with errors": (mg.Workload.all_kway(DOMAIN, 3), "lnn", True),
+    "tables inside others, as CSV too": (mg.Workload.up_to(DOMAIN, 2), "mle", False),
+    "tables that disagree": (mg.Workload(DOMAIN, [("age", "sex"), ("sex", "region"), ("work",)]), "trunc", False),
+    "the total alone": (mg.Workload(DOMAIN, [()]), "lnn", False),
+}
+
+
+@pytest.mark.parametrize("how", SAVED)
+def test_workers_write_the_files_that_one_process_writes(four, tmp_path, how):
+    workload, method, errors = SAVED[how]
+    release = mg.reconstruct(NOISY, workload, method=method, errors=errors)
+    done = []
+    for folder, workers in (("alone", None), ("divided", four)):
+        release.save(tmp_path / folder, csv="CSV" in how, workers=workers, progress=lambda *now: done.append(now))
+        assert done[-1] == (len(workload), len(workload))
+    files = sorted(path.relative_to(tmp_path / "alone") for path in (tmp_path / "alone").rglob("*") if path.is_file())
+    assert sum(file.suffix == ".parquet" for file in files) == len(workload)
+    for file in files:
+        # The manifest and the README say when they were written.
+        if file.parts[0] == "tables" or file.suffix == ".npz":
+            assert (tmp_path / "divided" / file).read_bytes() == (tmp_path / "alone" / file).read_bytes(), file
+    loaded = mg.load(tmp_path / "divided")
+    np.testing.assert_array_equal(loaded.marginals, release.marginals)
+
+
+def test_large_workloads_are_sent_in_pieces(four, tmp_path, monkeypatch):
+    monkeypatch.setattr(saving, "_CELLS_AT_ONCE", 5)
+    calls, call = [], workers_module.Hands.call
+    monkeypatch.setattr(workers_module.Hands, "call", lambda self, *given: calls.append(given[0]) or call(self, *given))
+    release = mg.reconstruct(NOISY, WORKLOAD, method="mle")
+    release.save(tmp_path / "divided", workers=four)
+    assert calls == ["write", "write"]
+    np.testing.assert_array_equal(mg.load(tmp_path / "divided").marginals, release.marginals)
+
+
+def test_a_worker_that_dies_while_writing_leaves_no_folder(tmp_path):
+    release = mg.reconstruct(NOISY, WORKLOAD, method="mle")
+    with workers_module._local(2) as client:
+        ask = workers_module.Hands.call
+
+        def call(hands, *arguments):
+            os.kill(sorted(client.run(os.getpid).values())[0], signal.SIGKILL)
+            return ask(hands, *arguments)
+
+        with pytest.MonkeyPatch.context() as patch, refused("1 of 2 workers were lost while tables were written"):
+            patch.setattr(workers_module.Hands, "call", call)
+            release.save(tmp_path / "divided", workers=client)
+    assert not list(tmp_path.iterdir())
+    release.save(tmp_path / "divided")
+
+
+def test_a_worker_that_does_not_see_the_folder_is_refused(four, tmp_path, monkeypatch):
+    monkeypatch.setattr(saving, "str", lambda draft: f"{draft}-elsewhere", raising=False)
+    release = mg.reconstruct(NOISY, WORKLOAD, method="mle")
+    with refused("-elsewhere; name one on a file system that all workers share, or save without workers", StoreError):
+        release.save(tmp_path / "divided", workers=four)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_publication_has_workers_and_a_folder_for_large_arrays(four, tmp_path):
+    plain, divided = (
+        mg.Publication(tmp_path / "plain"),
+        mg.Publication(tmp_path / "divided", workers=four, scratch=tmp_path),
+    )
+    for publication in (plain, divided):
+        publication.check(WORKLOAD)
+        publication.publish(NOISY, WORKLOAD)
+    one, other = mg.load(tmp_path / "plain"), mg.load(tmp_path / "divided")
+    np.testing.assert_allclose(other.marginals, one.marginals, rtol=0, atol=1e-12 * one.marginals[0])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["divided", "plain"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"workers": 0}, "workers is 0; give a number of processes"),
+        ({"workers": 2, "method": "mle"}, "method 'mle' does not use workers; leave out workers"),
+        ({"scratch": "nowhere"}, "nowhere is not a folder that can be written to"),
+    ],
+)
+def test_what_could_not_be_done_later_is_refused_before_anything_is_spent(tmp_path, options, text):
+    with refused(text, MargraveError):
+        mg.Publication(tmp_path / "release", **options).check(WORKLOAD)
 
 
 def test_processes_that_were_started_end_with_the_run_and_leave_nothing(tmp_path, monkeypatch):
@@ -248,9 +346,9 @@ def test_keys_are_read_by_their_owner_alone(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 50])
-def test_tables_are_divided_into_ranges_of_about_equal_cells(workers):
+def test_tables_aredivided_into_ranges_of_about_equal_cells(workers):
     layout = Layout.of((9, 2, 7, 3, 5, 4), list(combinations(range(6), 3)))
-    ranges = _divided(layout, workers)
+    ranges = divided(layout, workers)
     assert [first for first, _ in ranges] == [layout.outer, *(last for _, last in ranges[:-1])]
     assert ranges[-1][1] == len(layout.sets)
     assert 1 <= len(ranges) <= min(workers, 20)
