@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from experiments.coverage import FILE as COVERAGE_FILE
+from experiments.coverage import PAGE as COVERAGE_PAGE
+from experiments.coverage import CoverageRecord, coverage_page
 from experiments.journal import read_rows
 from experiments.methods import METHODS
 from experiments.pages import summary_page
@@ -31,6 +34,17 @@ def records():
 def test_the_summary_is_made_from_the_rows(records):
     scaling = read_rows(FOLDER / FILE, Scaling)
     assert (FOLDER / "summary.md").read_text(encoding="utf-8") == summary_page(records, scaling, FOLDER)
+
+
+def test_the_page_of_coverage_is_made_from_its_rows():
+    rows = read_rows(FOLDER / COVERAGE_FILE, CoverageRecord)
+    assert (FOLDER / COVERAGE_PAGE).read_text(encoding="utf-8") == coverage_page(rows)
+    widths = [
+        row.width_beside / row.unbiased_width
+        for row in rows
+        if (row.group, row.method) == ("order", "lnn") and row.unbiased_width > 0
+    ]
+    assert max(widths) <= 1.05
 
 
 @pytest.mark.parametrize(("experiment", "rounds"), [("residual-planner", 0), ("mwem", 10), ("mwem", 20), ("mwem", 30)])

@@ -116,8 +116,9 @@ _ARRAYS = 6.0
 HEAVY, HEAVIER = 1.2, 1.8
 # Of counts far below their error few are off by much and most by next to nothing: intervals need not reach as far.
 _LIGHT = 0.7
-# Intervals reach at most this many times as far as those of the estimate.
-_MOST_REACH = 0.98
+# Intervals reach no further than so many times what those of the estimate do; but where a count is expected to err by
+# so many standard errors of the estimate, as sums of tables that were cut off at zero do, its method adds to the noise.
+_MOST_REACH, _OWN_ERRORS = 0.98, 1.5
 # Half the width of what an interval contains around the unbiased estimate, in standard errors of that.
 NEAR = 0.5
 SEED = 1
@@ -626,7 +627,13 @@ def _prior_guess(estimates: Estimates, variances: Floats) -> Floats:
 
 
 def count_interval(
-    counts: Floats, errors: Floats, estimate: Floats | None, std_error: float | None, level: float
+    counts: Floats,
+    errors: Floats,
+    estimate: Floats | None,
+    std_error: float | None,
+    level: float,
+    *,
+    smoothed: bool = True,
 ) -> tuple[Floats, Floats]:
     """Return the ends of the interval of each published count: whole numbers, not below zero, around the count.
 
@@ -639,25 +646,29 @@ def count_interval(
         None where there are none.
     level
         How often the interval covers the true count.
+    smoothed
+        Whether small counts are mostly right, so that intervals need not reach as far.
     """
     z = quantile(level)
     if estimate is None:
         reach = HEAVIER * z * errors
     else:
         large = np.minimum(np.divide(np.maximum(counts, 0.0), errors, out=np.ones_like(errors), where=errors > 0), 1.0)
-        reach = (_LIGHT + (HEAVY - _LIGHT) * large) * z * errors
+        light = _LIGHT if smoothed else HEAVY
+        reach = (light + (HEAVY - light) * large) * z * errors
+    # Not further than the noise itself would ask for, unless a method adds errors of its own to the noise.
+    most = np.full_like(reach, np.inf)
     if std_error is not None:
-        # Not further than the noise itself would ask for.
-        reach = np.minimum(reach, _MOST_REACH * z * std_error)
+        most[errors <= _OWN_ERRORS * std_error] = z * std_error
+    reach = np.minimum(reach, _MOST_REACH * most)
     low, high = counts - reach, counts + reach
     if estimate is not None:
         near = NEAR * (std_error or 0.0)
         low, high = np.minimum(low, estimate - near), np.maximum(high, estimate + near)
-        if std_error is not None:
-            # Where count and estimate are far apart, the end beyond the count gives way.
-            excess = np.maximum(high - low - 2 * z * std_error, 0.0)
-            low = np.where(estimate > counts, np.minimum(low + excess, counts), low)
-            high = np.where(estimate > counts, high, np.maximum(high - excess, counts))
+        # Where count and estimate are far apart, the end beyond the count gives way.
+        excess = np.maximum(high - low - 2 * most, 0.0)
+        low = np.where(estimate > counts, np.minimum(low + excess, counts), low)
+        high = np.where(estimate > counts, high, np.maximum(high - excess, counts))
     # A true count is a whole number: ends move inwards, though not past the count itself.
     low = np.maximum(np.minimum(np.ceil(low), np.floor(counts)), 0.0) + 0.0
     high = np.maximum(np.maximum(np.floor(high), np.ceil(counts)), 0.0)

@@ -234,6 +234,7 @@ def answer(tables: PublishedTables, place: int, query: Query, level: float) -> T
         count_error=None if tables.errors is None else _expected_errors(tables, place, query, {}),
         noise=None if missing else tables.noise(place, cell),
         bounds=BOUNDS if tables.errors is None else tables.errors.bounds,
+        smoothed=tables.method.agree,
     )
 
 
@@ -254,7 +255,8 @@ def _expected_errors(tables: PublishedTables, place: int, query: Query, found: d
     errors, lines = tables.errors, []
     if errors is None:
         raise ReleaseError("the release has no errors of its counts", remedy="reconstruct with errors=True")
-    for name in narrow:
+    # Tables that do not agree are not near their means: what is cut off at zero is too large.
+    for name in narrow if tables.method.agree else ():
         size = tables.domain[name].size
         wider = Query(
             tuple(other for other in query.by if other != name), {**query.masks, name: _all(tables.domain, name)}

@@ -82,6 +82,8 @@ class Table:
         intervals of counts are held; ``std_error`` where there is one. None where the estimate has none.
     bounds
         Where counts stop being reliable.
+    smoothed
+        Whether the method smooths counts, so that small ones are mostly right; those by "trunc" are cut off at zero.
     """
 
     attributes: tuple[str, ...]
@@ -96,6 +98,7 @@ class Table:
     count_error: Floats | None = None
     noise: float | None = None
     bounds: Bounds = BOUNDS
+    smoothed: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", read_only(self.values))
@@ -232,7 +235,7 @@ class Table:
             # The count is the estimate, and has its interval, but for one that would read as certainty.
             return self._interval.low, np.where(self._interval.high < 1, 1.0, self._interval.high)
         noise = self.std_error if self.noise is None else self.noise
-        return count_interval(self.values, self.count_error, self.estimate, noise, self.level)
+        return count_interval(self.values, self.count_error, self.estimate, noise, self.level, smoothed=self.smoothed)
 
     @cached_property
     def _interval(self) -> Interval | None:

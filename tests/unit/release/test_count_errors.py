@@ -97,11 +97,18 @@ def test_intervals_are_not_wider_than_those_of_the_estimate():
     draw = np.random.default_rng(5)
     counts, errors, estimate = draw.gamma(1, 40, 4000), draw.gamma(1, 20, 4000) + 0.1, draw.normal(40, 40, 4000)
     low, high = count_interval(counts, errors, estimate, 8.0, 0.95)
-    near = np.abs(counts - estimate) < 8
+    # Of methods that do not add to the noise.
+    near = (np.abs(counts - estimate) < 8) & (errors <= 12)
     # One person for ends that are whole numbers around the count.
     assert ((high - low)[near] <= 2 * 1.96 * 8 + 1).all()
     assert (low <= counts).all()
     assert (high >= counts).all()
+
+
+def test_counts_that_a_method_makes_worse_have_intervals_of_their_own_error():
+    low, high = count_interval(np.array([500.0]), np.array([100.0]), np.array([400.0]), 5.0, 0.95)
+    assert low <= 500 - 1.96 * 100
+    assert high >= 500 + 1.96 * 100
 
 
 def test_words_follow_the_relative_error_with_a_floor_for_small_counts():
