@@ -81,8 +81,8 @@ class AdaptivePlanner(Mechanism):
     def description(self) -> str:
         """Return the sentence for reports."""
         return (
-            "Every table and every table inside one was measured, as residuals, with discrete Gaussian noise planned for "
-            "the number of people, and again where the noisy values strayed from what was expected."
+            "Every table and every table inside one was measured, as residuals, with discrete Gaussian noise planned "
+            "for the number of people, and again where the noisy values strayed from what was expected."
         )
 
     def cells(self, workload: Workload) -> int:

@@ -6,8 +6,8 @@ the data is a test (tests/test_architecture.py). What a stage costs is checked w
 *After the total* (`planned_for_total`): the plan for "counts" with the number of people that a noisy total speaks for.
 
 *After a look at everything* (`planned_after`). The expected counts q of a table τ are the most even ones with the
-facets that noisy values give (``reconstruction.prior.fitting``). How far cells stray, κ of ``counts``, is learned from the
-residuals. With p and u of a cell as in equation (3) there, and z_τ with noise σ²,
+facets that noisy values give (``reconstruction.prior.fitting``). How far cells stray, κ of ``counts``, is learned from
+the residuals. With p and u of a cell as in equation (3) there, and z_τ with noise σ²,
 
     E ‖z_τ − C_τ q‖² = p_τ Σ (σ² + u + κ u²),                                                                    (1)
 
