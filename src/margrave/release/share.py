@@ -261,7 +261,8 @@ class _Moments:
 
     def error(self, ratio: Floats) -> Floats:
         """Return the error of the ratio's linear approximation, √v(R)/D; NaN where there is no ratio."""
-        variance = self.part_variance - 2 * ratio * self.covariance + ratio**2 * self.whole_variance
+        with np.errstate(over="ignore"):  # of a denominator next to zero: infinite, as its error is
+            variance = self.part_variance - 2 * ratio * self.covariance + ratio**2 * self.whole_variance
         error = np.full(ratio.shape, np.nan)
         np.divide(np.sqrt(np.maximum(variance, 0.0)), self.whole, out=error, where=np.isfinite(ratio))
         return error

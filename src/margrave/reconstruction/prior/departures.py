@@ -595,7 +595,8 @@ def estimate_tables(
         begin, end = index.offset[t], index.offset[t + 1]
         q, z = tables[begin:end], measured[begin:end]
         if variances[t] == 0.0 or degrees[t] == 0.0:
-            q[:] = z
+            # A residual without degrees of freedom is zero, whatever rounding left of it.
+            q[:] = z if degrees[t] > 0.0 else np.zeros(q.size)
             errors[t] = 0.0
             continue
         v, most = np.empty(q.size), np.empty(q.size)
