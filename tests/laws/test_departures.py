@@ -8,30 +8,27 @@ from scipy.integrate import quad
 from scipy.optimize import minimize
 from scipy.stats import hypergeom
 
-from margrave.reconstruction.prior import departures
+from margrave.reconstruction.prior import cells, departures
+from margrave.reconstruction.prior.cells import posterior, sample_variances
 from margrave.reconstruction.prior.departures import (
     MEANS,
     SHAPE,
     grid,
     hold_mean,
     learned_prior,
-    posterior,
-    sample_variances,
     starting_prior,
 )
 
 
 def place(row, column):
     """The observed departure and the prediction that a place of the grid stands for, in units of S."""
-    return math.sinh(row * departures._STEP - departures._REACH), 2.0 ** (
-        departures._LOWEST + column * departures._OCTAVE
-    )
+    return math.sinh(row * departures.STEP - departures.REACH), 2.0 ** (departures.LOWEST + column * departures.OCTAVE)
 
 
 def moments(prior, departure, predicted):
     """Mean and variance of η − q for noise of variance one, by numerical integration of the prior's definition."""
     sums = np.zeros(3)
-    for low, high, share in zip(departures._LOW, departures._HIGH, prior, strict=True):
+    for low, high, share in zip(departures.LOW, departures.HIGH, prior, strict=True):
         begin, end = (low - 1) * predicted, (high - 1) * predicted
 
         def density(e):
@@ -54,10 +51,10 @@ def moments(prior, departure, predicted):
 @pytest.mark.parametrize("column", [30, 48, 52, 56, 64])
 def test_mean_and_variance_on_the_grid_are_those_of_the_prior(row, column):
     prior = np.random.default_rng(1).dirichlet(np.ones(MEANS.size))
-    cells = grid()
+    places = grid()
     departure, predicted = place(row, column)
     mean, variance = posterior(
-        prior, row, cells.likelihood[row, column], cells.first[row, column], cells.second[row, column]
+        prior, row, places.likelihood[row, column], places.first[row, column], places.second[row, column]
     )
     expected = moments(prior, departure, predicted)
     # An interval narrower than a thousandth of the noise is taken as its middle, which moves a moment by 1e-7.
@@ -140,11 +137,11 @@ def test_the_prior_learned_has_at_least_the_likelihood_of_the_one_that_made_the_
     assert made @ MEANS == pytest.approx(1)
     component = draw.choice(made.size, 40_000, p=made)
     q = 2.0 ** draw.uniform(0, 6, component.size)
-    e = q * (draw.uniform(departures._LOW[component], departures._HIGH[component]) - 1)
+    e = q * (draw.uniform(departures.LOW[component], departures.HIGH[component]) - 1)
     d = e + draw.normal(size=component.size)
     seen = np.zeros(SHAPE)
-    rows = (np.arcsinh(d) + departures._REACH) / departures._STEP
-    columns = (np.log2(q) - departures._LOWEST) / departures._OCTAVE
+    rows = (np.arcsinh(d) + departures.REACH) / departures.STEP
+    columns = (np.log2(q) - departures.LOWEST) / departures.OCTAVE
     # Of the last class: a cell that may have any multiple.
     np.add.at(seen[-1], (np.rint(rows).astype(int), np.rint(columns).astype(int)), 1)
     found = learned_prior(3, seen)
@@ -161,10 +158,10 @@ def test_the_prior_learned_has_at_least_the_likelihood_of_the_one_that_made_the_
 def test_far_from_what_was_predicted_a_cell_has_a_posterior_of_its_own(departure, predicted):
     if departure < -predicted - 6:
         # Nothing of the prior is near: the cell is taken as it was observed, and its count is cut off at zero.
-        assert departures.posterior_of(starting_prior(2), departure, predicted)[0] < -predicted + 1
+        assert cells.posterior_of(starting_prior(2), departure, predicted)[0] < -predicted + 1
         return
     prior = starting_prior(2)
-    mean, variance = departures.posterior_of(prior, departure, predicted)
+    mean, variance = cells.posterior_of(prior, departure, predicted)
     expected = moments(prior, departure, predicted)
     # Moments far from zero are differences of large numbers: digits are lost to the square of the departure.
     assert mean == pytest.approx(expected[0], rel=1e-6, abs=1e-6)
@@ -175,10 +172,10 @@ def test_far_from_what_was_predicted_a_cell_has_a_posterior_of_its_own(departure
 def test_the_likelihood_of_a_bin_is_the_mean_over_the_bin(row):
     """Far out a bin is wider than the noise, and the value in its middle says nothing about the bin."""
     column = 66
-    ends = [math.sinh((row + half) * departures._STEP - departures._REACH) for half in (-0.5, 0.5)]
+    ends = [math.sinh((row + half) * departures.STEP - departures.REACH) for half in (-0.5, 0.5)]
     _, predicted = place(row, column)
     for component in (0, 4, 12, 18, MEANS.size - 1):
-        low, high = ((edge[component] - 1) * predicted for edge in (departures._LOW, departures._HIGH))
+        low, high = ((edge[component] - 1) * predicted for edge in (departures.LOW, departures.HIGH))
 
         def density(x, low=low, high=high):
             if high == low:
@@ -194,18 +191,18 @@ def test_the_likelihood_of_a_bin_is_the_mean_over_the_bin(row):
 
 def test_no_class_of_cells_has_multiples_that_it_cannot_have_and_all_have_mean_one():
     prior = starting_prior(2)
-    priors = np.empty((len(departures._CAPS), prior.size))
+    priors = np.empty((len(departures.CAPS), prior.size))
     departures.class_priors(MEANS, prior, priors)
     np.testing.assert_allclose(priors.sum(axis=1), 1, rtol=1e-12)
     np.testing.assert_allclose(priors @ MEANS, 1, rtol=1e-6)
-    for own, cap in zip(priors, departures._CAPS, strict=True):
-        assert (own[cap <= departures._LOW] == 0).all()
+    for own, cap in zip(priors, departures.CAPS, strict=True):
+        assert (own[cap <= departures.LOW] == 0).all()
     np.testing.assert_allclose(priors[-1], prior, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("q", "most", "kind"), [(5.0, 9.0, 0), (5.0, 10.1, 1), (1.0, 30.0, 3), (1.0, 1e9, 6)])
 def test_the_class_of_a_cell_follows_from_the_least_sum_it_is_part_of(q, most, kind):
-    assert departures.class_of(q, most) == kind
+    assert cells.class_of(q, most) == kind
 
 
 def test_how_often_tables_are_as_predicted_is_the_most_likely_frequency():

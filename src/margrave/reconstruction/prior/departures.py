@@ -50,48 +50,42 @@ from typing import NamedTuple
 
 import numpy as np
 
-from margrave.algebra.kernels import Floats, Index, Integers, center_before, compiled
-from margrave.reconstruction.prior.fitting import fit_facets
+from margrave.algebra.kernels import Floats, Integers, compiled
 
 # The half-widths h of (2), and the ladder: up to a table of 2²⁷ cells with everybody in one.
 _NARROW = (0.02, 0.06, 0.15, 0.3, 0.6)
 _EDGES = np.concatenate(
     [[0.0], 2.0 ** np.arange(-13.0, 0.0, 2.0), [1.0, 1.5, 2.0, 4.0], 2.0 ** np.arange(3.0, 28.0, 2.0)]
 )
-_LOW = np.array([1.0, *(1 - h for h in _NARROW), *_EDGES[:-1], 0.0])
-_HIGH = np.array([1.0, *(1 + h for h in _NARROW), *_EDGES[1:], 0.0])
-MEANS = (_LOW + _HIGH) / 2
+LOW = np.array([1.0, *(1 - h for h in _NARROW), *_EDGES[:-1], 0.0])
+HIGH = np.array([1.0, *(1 + h for h in _NARROW), *_EDGES[1:], 0.0])
+MEANS = (LOW + HIGH) / 2
 _POINT, _NARROWS, _LADDER, _ZERO = 0, slice(1, 1 + len(_NARROW)), slice(1 + len(_NARROW), -1), -1
 # The variance of λ within a component, and around 1.
-_SPREADS = (_HIGH - _LOW) ** 2 / 12 + (MEANS - 1) ** 2
+_SPREADS = (HIGH - LOW) ** 2 / 12 + (MEANS - 1) ** 2
 # The grid: asinh d/S in ±15, log₂ u from −26 to 16.
-_REACH, _STEP = 15.0, 0.1
-_LOWEST, _HIGHEST, _OCTAVE = -26.0, 16.0, 0.5
+REACH, STEP = 15.0, 0.1
+LOWEST, _HIGHEST, OCTAVE = -26.0, 16.0, 0.5
 # A cell has at most the people of every sum that it is part of: λ ≤ q_{+j}/q. Cells are told apart by how many rungs of
 # the ladder above 2 that leaves them: none, …, all.
-_CAPS = np.array([2.0, 4.0, 8.0, 32.0, 128.0, 512.0, np.inf])
-_CLASSES = len(_CAPS)
-_GRID = (round(2 * _REACH / _STEP) + 1, round((_HIGHEST - _LOWEST) / _OCTAVE) + 1)
-SHAPE = (_CLASSES, *_GRID)
+CAPS = np.array([2.0, 4.0, 8.0, 32.0, 128.0, 512.0, np.inf])
+CLASSES = len(CAPS)
+GRID = (round(2 * REACH / STEP) + 1, round((_HIGHEST - LOWEST) / OCTAVE) + 1)
+SHAPE = (CLASSES, *GRID)
 # What is usual before anything was seen, by order: the shares of "as predicted", of near to it, and of anything else.
 # Single attributes are hardly ever even, pairs often nearly independent, and of three attributes pairs say most.
 _USUAL = {1: (0.05, 0.25, 0.7), 2: (0.5, 0.2, 0.3), 3: (0.9, 0.05, 0.05)}
 # Pseudo-observations, in cells, and rounds of EM: for all tables of an order, and for one table.
 _ORDER_CELLS, _ORDER_ROUNDS = 10.0, 60
-_TABLE_CELLS, _TABLE_ROUNDS = 20.0, 20
+TABLE_CELLS, TABLE_ROUNDS = 20.0, 20
 # How often a whole table is as predicted, before anything was seen, and for how many tables that counts. A single
 # attribute is never even.
 _QUIET = {1: 0.0, 2: 0.5, 3: 0.8}
 _QUIET_TABLES = 4.0
-# Cycles of proportional fitting for tables of three attributes and more: tables are predicted, not fitted.
-CYCLES = 8
-# A cell predicted below 1/1024 of the noise shows less and less of a departure, and counts less and less.
-_VISIBLE = 1024.0
-_TINY = 1e-200
+TINY = 1e-200
 # From so many deviations on bins are wide beside the noise, and averages over bins are not trusted below this.
-_WIDE, _ROUNDING = 5.0, 1e-8
+WIDE, _ROUNDING = 5.0, 1e-8
 _MIN_SHARE = 1e-10
-_DENSITY = 1 / math.sqrt(2 * math.pi)
 
 
 class Grid(NamedTuple):
@@ -134,23 +128,23 @@ def learned_prior(order: int, seen: Floats) -> Floats:
     usual = starting_prior(order)
     prior = usual.copy()
     likelihood = grid().binned.reshape(seen[0].size, -1)
-    kinds, bins = np.nonzero((seen.reshape(_CLASSES, -1) > 0) & (likelihood.sum(axis=1) > _TINY))
+    kinds, bins = np.nonzero((seen.reshape(CLASSES, -1) > 0) & (likelihood.sum(axis=1) > TINY))
     if bins.size:
         rows = np.ascontiguousarray(likelihood[bins])
-        counts = seen.reshape(_CLASSES, -1)[kinds, bins]
+        counts = seen.reshape(CLASSES, -1)[kinds, bins]
         climb(rows, counts, kinds, MEANS, usual, _ORDER_CELLS, _ORDER_ROUNDS, prior)
     return prior
 
 
 def evidence_grid(prior: Floats) -> Floats:
     """Return by class and place on the grid how much likelier a departure is under π than with λ = 1; a logarithm."""
-    priors = np.empty((_CLASSES, prior.size))
+    priors = np.empty((CLASSES, prior.size))
     class_priors(MEANS, prior, priors)
     likelihood = grid().binned
     evidence = np.empty(SHAPE)
-    point = np.log(np.maximum(likelihood[..., _POINT], _TINY))
+    point = np.log(np.maximum(likelihood[..., _POINT], TINY))
     for own, told in zip(evidence, priors, strict=True):
-        np.log(np.maximum(likelihood @ told, _TINY), out=own)
+        np.log(np.maximum(likelihood @ told, TINY), out=own)
         own -= point
     return evidence
 
@@ -193,7 +187,7 @@ def quiet_shares(frequency: float, evidence: Floats) -> Floats:
 
 def unmeasured_spreads(prior: Floats) -> Floats:
     """Return the variance of λ around 1 for cells of which nothing was seen, by class; at most 1."""
-    priors = np.empty((_CLASSES, prior.size))
+    priors = np.empty((CLASSES, prior.size))
     class_priors(MEANS, prior, priors)
     spreads: Floats = np.minimum(priors @ _SPREADS, 1.0)
     return spreads
@@ -204,11 +198,11 @@ def grid() -> Grid:
     """Return likelihoods and moments of (2) on the grid, in units of S."""
     from scipy.special import ndtr
 
-    observed = np.broadcast_to(np.sinh(np.linspace(-_REACH, _REACH, _GRID[0]))[:, None], _GRID)
-    u = np.broadcast_to(2.0 ** np.linspace(_LOWEST, _HIGHEST, _GRID[1]), _GRID)
-    ends = np.sinh(np.linspace(-_REACH - _STEP / 2, _REACH + _STEP / 2, _GRID[0] + 1))[:, None]
+    observed = np.broadcast_to(np.sinh(np.linspace(-REACH, REACH, GRID[0]))[:, None], GRID)
+    u = np.broadcast_to(2.0 ** np.linspace(LOWEST, _HIGHEST, GRID[1]), GRID)
+    ends = np.sinh(np.linspace(-REACH - STEP / 2, REACH + STEP / 2, GRID[0] + 1))[:, None]
     likelihood, first, second, binned = [], [], [], []
-    for low, high in zip(_LOW - 1, _HIGH - 1, strict=True):
+    for low, high in zip(LOW - 1, HIGH - 1, strict=True):
         begin, end, middle = low * u - observed, high * u - observed, (low + high) / 2 * u
         width = (high - low) * u
         narrow = width < 1e-3  # where the density hardly changes, and differences would cancel
@@ -230,7 +224,7 @@ def grid() -> Grid:
         )
         average = np.diff(below, axis=0) / np.diff(ends, axis=0)
         # Where bins are narrow the average is the value in the middle; where it is tiny it is lost in rounding.
-        exact = (np.abs(observed) < _WIDE) | (average < _ROUNDING)
+        exact = (np.abs(observed) < WIDE) | (average < _ROUNDING)
         binned.append(np.where(exact, likelihood[-1], average))
     return Grid(*(np.ascontiguousarray(np.stack(part, axis=-1)) for part in (likelihood, first, second, binned)))
 
@@ -288,10 +282,10 @@ def hold_mean(means: Floats, prior: Floats) -> None:
 @compiled
 def class_priors(means: Floats, prior: Floats, priors: Floats) -> None:
     """Write π of each class of cells: without the multiples that it cannot have, with mean one."""
-    for kind in range(_CLASSES):
+    for kind in range(CLASSES):
         own = priors[kind]
         for g in range(prior.size):
-            own[g] = prior[g] if _LOW[g] < _CAPS[kind] else 0.0
+            own[g] = prior[g] if LOW[g] < CAPS[kind] else 0.0
         hold_mean(means, own)
         own /= own.sum()
 
@@ -313,10 +307,10 @@ def climb(
     ``usual_cells`` times more. A cell says nothing about multiples that it cannot have: these keep their share.
     """
     components = prior.size
-    priors = np.empty((_CLASSES, components))
+    priors = np.empty((CLASSES, components))
     for _ in range(rounds):
         total = np.zeros(components)
-        seen = np.zeros(_CLASSES)
+        seen = np.zeros(CLASSES)
         class_priors(means, prior, priors)
         for i in range(counts.size):
             own = priors[kinds[i]]
@@ -328,14 +322,14 @@ def climb(
                 seen[kinds[i]] += counts[i]
                 kept = 0.0
                 for g in range(components):
-                    if _LOW[g] >= _CAPS[kinds[i]]:
+                    if LOW[g] >= CAPS[kinds[i]]:
                         kept += prior[g]
                 share *= 1.0 - kept
                 for g in range(components):
                     total[g] += rows[i, g] * own[g] * share
-        for kind in range(_CLASSES):
+        for kind in range(CLASSES):
             for g in range(components):
-                if _LOW[g] >= _CAPS[kind]:
+                if LOW[g] >= CAPS[kind]:
                     total[g] += prior[g] * seen[kind]
         mass = 0.0
         for g in range(components):
@@ -344,443 +338,3 @@ def climb(
         for g in range(components):
             prior[g] /= mass
         hold_mean(means, prior)
-
-
-@compiled
-def sample_variances(q: Floats, axes: Integers, order: int, v: Floats, most: Floats) -> None:
-    """Write v of equation (3), for a flat table of shape ``axes``, and the least sum that each cell is part of."""
-    v[:] = q
-    most[:] = np.inf
-    capped = order > 1
-    outer, inner = 1, q.size
-    for j in range(order):
-        length = axes[j]
-        inner //= length
-        table, result = q.reshape(outer, length, inner), v.reshape(outer, length, inner)
-        least = most.reshape(outer, length, inner)
-        for o in range(outer):
-            for c in range(inner):
-                total = 0.0
-                for i in range(length):
-                    total += table[o, i, c]
-                if total > 0.0:
-                    for i in range(length):
-                        result[o, i, c] *= max(1.0 - table[o, i, c] / total, 0.0)
-                        if capped:
-                            least[o, i, c] = min(least[o, i, c], total)
-        outer *= length
-
-
-@compiled
-def weight_of(u: float, share: float) -> float:
-    """Return how much a cell counts when π is learned: its share of the degrees of freedom, less far below the noise.
-
-    A multiple of 2⁻²⁰, so that sums do not depend on their order.
-    """
-    return math.floor(share * min(1.0, u * _VISIBLE) * 2.0**20) * 2.0**-20
-
-
-@compiled
-def class_of(q: float, most: float) -> int:
-    """Return how many rungs of the ladder above 2 a cell of at most so many people can be on."""
-    kind = 0
-    while kind < _CLASSES - 1 and most > _CAPS[kind] * q:
-        kind += 1
-    return kind
-
-
-@compiled
-def cell_likelihoods(
-    q: Floats,
-    d: Floats,
-    v: Floats,
-    most: Floats,
-    noise: float,
-    share: float,
-    rows: Floats,
-    counts: Floats,
-    kinds: Integers,
-) -> None:
-    """Write the likelihood of each component for each cell of a table, how much the cell counts, and its class.
-
-    Of single attributes, which are hardly ever as predicted: their cells lie where bins are wide.
-    """
-    root = math.sqrt(0.5)
-    for i in range(q.size):
-        counts[i], kinds[i] = 0.0, 0
-        rows[i] = 1.0
-        if q[i] <= 0.0:
-            continue
-        deviation = math.sqrt(noise + v[i])
-        x, u = d[i] / deviation, q[i] / deviation
-        counts[i], kinds[i] = weight_of(u, share), class_of(q[i], most[i])
-        for g in range(rows.shape[1]):
-            begin, end = (_LOW[g] - 1.0) * u - x, (_HIGH[g] - 1.0) * u - x
-            if end - begin < 1e-3:
-                rows[i, g] = math.exp(-0.125 * (begin + end) ** 2) * _DENSITY
-            elif begin > 0.0:
-                rows[i, g] = 0.5 * (math.erfc(begin * root) - math.erfc(end * root)) / (end - begin)
-            else:
-                rows[i, g] = 0.5 * (math.erfc(-end * root) - math.erfc(-begin * root)) / (end - begin)
-
-
-@compiled
-def learn_from_cells(
-    q: Floats, d: Floats, v: Floats, most: Floats, noise: float, share: float, usual: Floats, prior: Floats
-) -> None:
-    """Fit π to the cells of one table, in place."""
-    rows, counts, kinds = np.empty((q.size, usual.size)), np.empty(q.size), np.empty(q.size, dtype=np.int64)
-    cell_likelihoods(q, d, v, most, noise, share, rows, counts, kinds)
-    prior[:] = usual
-    climb(rows, counts, kinds, MEANS, usual, _TABLE_CELLS, _TABLE_ROUNDS, prior)
-
-
-@compiled
-def single_cells(
-    first: int,
-    last: int,
-    index: Index,
-    degrees: Floats,
-    variances: Floats,
-    measured: Floats,
-    tables: Floats,
-    start: int,
-    rows: Floats,
-    counts: Floats,
-    kinds: Integers,
-) -> None:
-    """Write `cell_likelihoods` of the predicted tables first … last − 1, from the place of cell ``start`` on."""
-    for t in range(first, last):
-        if not 0.0 < variances[t] < np.inf or degrees[t] == 0.0:
-            continue
-        order, axes = index.order[t], index.axes[t]
-        begin, end = index.offset[t], index.offset[t + 1]
-        q = tables[begin:end]
-        d, v, most = q.copy(), np.empty(q.size), np.empty(q.size)
-        center_before(d, axes, order)
-        sample_variances(q, axes, order, v, most)
-        share = degrees[t] / q.size
-        for i in range(q.size):
-            d[i] = measured[begin + i] - d[i]
-        here, there = begin - start, end - start
-        cell_likelihoods(
-            q, d, v, most, variances[t] * share, share, rows[here:there], counts[here:there], kinds[here:there]
-        )
-
-
-@compiled
-def grid_row(departure: float, deviation: float) -> float:
-    """Return where d/S lies along the first axis of the grid."""
-    place: float = (math.asinh(departure / deviation) + _REACH) / _STEP
-    return min(max(place, 0.0), _GRID[0] - 1.001)
-
-
-@compiled
-def grid_column(predicted: float, deviation: float) -> float:
-    """Return where u = q/S lies along the second axis of the grid."""
-    place: float = (math.log2(predicted / deviation) - _LOWEST) / _OCTAVE
-    return min(max(place, 0.0), _GRID[1] - 1.001)
-
-
-@compiled
-def predict_tables(
-    first: int,
-    last: int,
-    index: Index,
-    degrees: Floats,
-    inner: Floats,
-    variances: Floats,
-    measured: Floats,
-    given: Integers,
-    tables: Floats,
-    seen: Floats,
-) -> None:
-    """Write the predictions q of the tables first … last − 1, and count their departures on the grid.
-
-    ``inner`` holds the tables to predict from. Where ``given`` is not zero, q stands in ``tables`` already. Tables
-    whose variance is zero or infinite are predicted and not counted.
-    """
-    for t in range(first, last):
-        order, axes = index.order[t], index.axes[t]
-        begin, end = index.offset[t], index.offset[t + 1]
-        q = tables[begin:end]
-        if given[t] == 0:
-            starts = np.empty(order, dtype=np.int64)
-            for j in range(order):
-                starts[j] = index.offset[index.facet[t, j]]
-            q[:] = 1.0
-            # One cycle is exact for up to two attributes.
-            fit_facets(q, axes[:order], inner, starts, 0.0, CYCLES if order > 2 else 1)
-        if not 0.0 < variances[t] < np.inf or degrees[t] == 0.0:
-            continue
-        residual, v, most = q.copy(), np.empty(q.size), np.empty(q.size)
-        center_before(residual, axes, order)
-        sample_variances(q, axes, order, v, most)
-        noise = variances[t] * degrees[t] / q.size
-        z, share = measured[begin:end], degrees[t] / q.size
-        for i in range(q.size):
-            if q[i] > 0.0:
-                deviation = math.sqrt(noise + v[i])
-                row, column = grid_row(z[i] - residual[i], deviation), grid_column(q[i], deviation)
-                kind = class_of(q[i], most[i])
-                seen[kind, int(row + 0.5), int(column + 0.5)] += weight_of(q[i] / deviation, share)
-
-
-@compiled
-def weigh_tables(
-    first: int,
-    last: int,
-    index: Index,
-    degrees: Floats,
-    variances: Floats,
-    measured: Floats,
-    tables: Floats,
-    grid_evidence: Floats,
-    evidence: Floats,
-) -> None:
-    """Write how much likelier the tables first … last − 1 are under π than as predicted; zero where not measured."""
-    for t in range(first, last):
-        evidence[t] = 0.0
-        if not 0.0 < variances[t] < np.inf or degrees[t] == 0.0:
-            continue
-        order, axes = index.order[t], index.axes[t]
-        begin, end = index.offset[t], index.offset[t + 1]
-        q, z = tables[begin:end], measured[begin:end]
-        residual, v, most = q.copy(), np.empty(q.size), np.empty(q.size)
-        center_before(residual, axes, order)
-        sample_variances(q, axes, order, v, most)
-        share = degrees[t] / q.size
-        noise = variances[t] * share
-        total = 0.0
-        for i in range(q.size):
-            if q[i] > 0.0:
-                deviation = math.sqrt(noise + v[i])
-                row, column = grid_row(z[i] - residual[i], deviation), grid_column(q[i], deviation)
-                kind = class_of(q[i], most[i])
-                weight = weight_of(q[i] / deviation, share)
-                total += weight * grid_evidence[kind, int(row + 0.5), int(column + 0.5)]
-        evidence[t] = total
-
-
-@compiled
-def estimate_tables(
-    first: int,
-    last: int,
-    index: Index,
-    degrees: Floats,
-    variances: Floats,
-    measured: Floats,
-    usual: Floats,
-    spreads: Floats,
-    likelihood: Floats,
-    moment: Floats,
-    square: Floats,
-    binned: Floats,
-    quiet: Floats,
-    tables: Floats,
-    errors: Floats,
-) -> None:
-    """Replace the predictions q in ``tables`` by the residuals of equation (4), with π learned for each table.
-
-    ``usual`` is π of the order, ``spreads`` its variance by class. ``errors`` receives the mean expected squared error
-    of a cell.
-    """
-    rows, columns = likelihood.shape[:2]
-    seen = np.zeros((_CLASSES, rows, columns))
-    looked_up = np.zeros((_CLASSES, rows, columns), dtype=np.bool_)
-    moments = np.empty((_CLASSES, 2, rows, columns))
-    priors = np.empty((_CLASSES, usual.size))
-    for t in range(first, last):
-        order, axes = index.order[t], index.axes[t]
-        begin, end = index.offset[t], index.offset[t + 1]
-        q, z = tables[begin:end], measured[begin:end]
-        if variances[t] == 0.0 or degrees[t] == 0.0:
-            # A residual without degrees of freedom is zero, whatever rounding left of it.
-            q[:] = z if degrees[t] > 0.0 else np.zeros(q.size)
-            errors[t] = 0.0
-            continue
-        v, most = np.empty(q.size), np.empty(q.size)
-        sample_variances(q, axes, order, v, most)
-        if variances[t] == np.inf:
-            total = 0.0
-            for i in range(q.size):
-                if q[i] > 0.0:
-                    total += (1.0 - quiet[t]) * q[i] * q[i] * spreads[class_of(q[i], most[i])] + v[i]
-            errors[t] = total / q.size
-            center_before(q, axes, order)
-            continue
-        d = q.copy()
-        center_before(d, axes, order)
-        for i in range(q.size):
-            d[i] = z[i] - d[i]
-        share = degrees[t] / q.size
-        noise = variances[t] * share
-        down, right = np.zeros(q.size), np.zeros(q.size)
-        kinds = np.zeros(q.size, dtype=np.int64)
-        places = np.empty(min(q.size, seen.size), dtype=np.int64)
-        bins = bin_table(q, d, v, most, noise, share, seen, places, kinds, down, right)
-        prior = usual.copy()
-        learn(seen, places[:bins], binned, usual, prior)
-        if order == 1:
-            learn_from_cells(q, d, v, most, noise, share, usual, prior)
-        class_priors(MEANS, prior, priors)
-        total = 0.0
-        for i in range(q.size):
-            if q[i] > 0.0:
-                r, c, kind = int(down[i]), int(right[i]), kinds[i]
-                for row in range(r, r + 2):
-                    for column in range(c, c + 2):
-                        if not looked_up[kind, row, column]:
-                            looked_up[kind, row, column] = True
-                            moments[kind, 0, row, column], moments[kind, 1, row, column] = posterior(
-                                priors[kind], row, likelihood[row, column], moment[row, column], square[row, column]
-                            )
-                q[i], error = estimate_cell(
-                    q[i], d[i], v[i], noise, spreads[kind], quiet[t], down[i], right[i], moments[kind], priors[kind]
-                )
-                total += error
-        errors[t] = total / q.size
-        for i in range(q.size):
-            r, c = int(down[i]), int(right[i])
-            looked_up[kinds[i], r : r + 2, c : c + 2] = False
-        center_before(q, axes, order)
-
-
-@compiled
-def bin_table(
-    q: Floats,
-    d: Floats,
-    v: Floats,
-    most: Floats,
-    noise: float,
-    share: float,
-    seen: Floats,
-    places: Integers,
-    kinds: Integers,
-    down: Floats,
-    right: Floats,
-) -> int:
-    """Write where the cells of a table lie on the grid, and count them there; return how many bins were used.
-
-    ``places`` receives the numbers of these bins.
-    """
-    bins = 0
-    for i in range(q.size):
-        if q[i] > 0.0:
-            deviation = math.sqrt(noise + v[i])
-            down[i], right[i] = grid_row(d[i], deviation), grid_column(q[i], deviation)
-            r, c = int(down[i] + 0.5), int(right[i] + 0.5)
-            weight = weight_of(q[i] / deviation, share)
-            kind = class_of(q[i], most[i])
-            kinds[i] = kind
-            if weight > 0.0 and seen[kind, r, c] == 0.0:
-                places[bins] = (kind * seen.shape[1] + r) * seen.shape[2] + c
-                bins += 1
-            seen[kind, r, c] += weight
-    return bins
-
-
-@compiled
-def estimate_cell(
-    q: float,
-    d: float,
-    v: float,
-    noise: float,
-    spread: float,
-    quiet: float,
-    down: float,
-    right: float,
-    moments: Floats,
-    prior: Floats,
-) -> tuple[float, float]:
-    """Return the estimate (4) of a cell and its expected squared error, by interpolation of mean and variance of η.
-
-    Far from q, where a step of the grid is wider than the noise, mean and variance are computed for the cell itself.
-    """
-    r, c = int(down), int(right)
-    squared = noise + v
-    deviation = math.sqrt(squared)
-    visible = q * q * _VISIBLE**2 > squared
-    if visible and abs(d) > _WIDE * deviation:
-        mean, variance = posterior_of(prior, d / deviation, q / deviation)
-        e, left = deviation * mean, min(squared * variance, q * q)
-    else:
-        down, right = down - r, right - c
-        # Further below the noise than the grid reaches, all is in proportion to q.
-        e = min(deviation, q * 2.0**-_LOWEST) * between(moments[0], r, c, down, right)
-        left = min(squared * between(moments[1], r, c, down, right), q * q) if visible else q * q * spread
-    share = v / squared
-    left = (1.0 - quiet) * (left + quiet * e * e)
-    e *= 1.0 - quiet
-    return max(q + e + share * (d - e), 0.0), (1.0 - share) ** 2 * left + share * noise
-
-
-@compiled
-def posterior_of(prior: Floats, observed: float, u: float) -> tuple[float, float]:
-    """Return mean and variance of (η − q)/S for a departure and an expected count in units of S."""
-    weight, first, second = 0.0, 0.0, 0.0
-    for g in range(prior.size):
-        if prior[g] == 0.0:
-            continue
-        low, high = (_LOW[g] - 1.0) * u, (_HIGH[g] - 1.0) * u
-        begin, end, width = low - observed, high - observed, high - low
-        if width < 1e-3:
-            middle = 0.5 * (low + high)
-            mass = prior[g] * math.exp(-0.5 * (middle - observed) ** 2) * _DENSITY
-            weight += mass
-            first += mass * middle
-            second += mass * middle * middle
-            continue
-        root = math.sqrt(0.5)
-        if begin > 0.0:
-            mass = 0.5 * (math.erfc(begin * root) - math.erfc(end * root))
-        else:
-            mass = 0.5 * (math.erfc(-end * root) - math.erfc(-begin * root))
-        at_begin, at_end = math.exp(-0.5 * begin * begin) * _DENSITY, math.exp(-0.5 * end * end) * _DENSITY
-        moment = min(max(observed * mass + at_begin - at_end, low * mass), high * mass)
-        square = (observed * observed + 1.0) * mass + (observed + low) * at_begin - (observed + high) * at_end
-        scale = prior[g] / width
-        weight += scale * mass
-        first += scale * moment
-        second += scale * max(square, 0.0)
-    if weight <= _TINY:
-        return observed, 1.0
-    mean = first / weight
-    return mean, max(second / weight - mean * mean, 0.0)
-
-
-@compiled
-def learn(seen: Floats, places: Integers, likelihood: Floats, usual: Floats, prior: Floats) -> None:
-    """Fit π to the bins of one table, in place, and empty the bins."""
-    height, columns, components = likelihood.shape
-    rows, counts = np.empty((places.size, components)), np.empty(places.size)
-    kinds = np.empty(places.size, dtype=np.int64)
-    for i in range(places.size):
-        kind, place = places[i] // (height * columns), places[i] % (height * columns)
-        r, c = place // columns, place % columns
-        kinds[i], counts[i] = kind, seen[kind, r, c]
-        seen[kind, r, c] = 0.0
-        rows[i] = likelihood[r, c]
-    climb(rows, counts, kinds, MEANS, usual, _TABLE_CELLS, _TABLE_ROUNDS, prior)
-
-
-@compiled
-def posterior(prior: Floats, row: int, likelihood: Floats, moment: Floats, square: Floats) -> tuple[float, float]:
-    """Return mean and variance of (η − q)/S at a place of the grid; what (2) cannot explain is taken as it is."""
-    weight, first, second = 0.0, 0.0, 0.0
-    for g in range(prior.size):
-        weight += prior[g] * likelihood[g]
-        first += prior[g] * moment[g]
-        second += prior[g] * square[g]
-    if weight <= _TINY:
-        return math.sinh(row * _STEP - _REACH), 1.0
-    mean = first / weight
-    return mean, max(second / weight - mean * mean, 0.0)
-
-
-@compiled
-def between(values: Floats, r: int, c: int, down: float, right: float) -> float:
-    """Return the value of a grid inside one of its meshes, linear along both sides."""
-    low: float = values[r, c] + down * (values[r + 1, c] - values[r, c])
-    high: float = values[r, c + 1] + down * (values[r + 1, c + 1] - values[r, c + 1])
-    return low + right * (high - low)

@@ -37,20 +37,17 @@ from margrave.algebra import transform
 from margrave.algebra.kernels import Floats, over_tables
 from margrave.algebra.layout import AttributeSet, Layout
 from margrave.reconstruction.nonnegative import Problem, Splitting
+from margrave.reconstruction.prior.cells import estimate_tables, predict_tables, single_cells, weigh_tables
 from margrave.reconstruction.prior.departures import (
     MEANS,
     SHAPE,
-    estimate_tables,
     evidence_grid,
     grid,
     learned_prior,
     learned_prior_of_cells,
-    predict_tables,
     quiet_frequency,
     quiet_shares,
-    single_cells,
     unmeasured_spreads,
-    weigh_tables,
 )
 from margrave.reconstruction.prior.fitting import fit_proportionally, ratio
 
