@@ -89,12 +89,12 @@ class Trial:
 
 
 def margrave_rows(trial: Trial) -> tuple[Codes, float]:
-    """Return the rows of a release of all tables, and the error of its own tables."""
+    """Return the rows of a release of all tables (adaptive planner), and the error of its own tables."""
     workload = mg.Workload.all_kway(trial.domain, ORDER)
-    plan = mg.plan(workload, trial.budget, contributions=1)
     table = mg.CodedTable(trial.domain, dict(zip(trial.domain.attributes, trial.codes.T, strict=True)))
     sampler = gaussian_sampler(source=InsecureSeededSource(trial.seed).spawn(2)[0])
-    release = mg.reconstruct(mg.measure(plan, table, sampler=sampler), workload, method=NonNegative(strict=False))
+    noisy = mg.adaptive_planner(table, workload, trial.budget, contributions=1, sampler=sampler)
+    release = mg.reconstruct(noisy, workload, method=NonNegative(strict=False))
     return release.synthesize(seed=trial.seed).codes, errors(trial, release.marginals)[ORDER]
 
 
