@@ -20,14 +20,17 @@ class Done:
     stderr: str
 
 
-def command(*words, folder=None):
-    """Run ``margrave`` with these words in a folder, without a terminal, and return what came of it."""
+def command(*words, folder=None, together=False):
+    """Run ``margrave`` with these words in a folder, without a terminal, and return what came of it.
+
+    What goes to standard error can come ``together`` with standard output, in the order in which it was written.
+    """
     out, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
     with contextlib.ExitStack() as stack:
         if folder is not None:
             stack.enter_context(contextlib.chdir(folder))
         stack.enter_context(contextlib.redirect_stdout(out))
-        stack.enter_context(contextlib.redirect_stderr(errors))
+        stack.enter_context(contextlib.redirect_stderr(out if together else errors))
         try:
             main([str(word) for word in words])
         except SystemExit as end:
