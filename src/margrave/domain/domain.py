@@ -275,7 +275,9 @@ def _codebook_attributes(document: Mapping[str, Any]) -> list[Attribute]:
 def _codebook_attribute(place: int, entry: object) -> Attribute:
     """Return the attribute that one entry of a codebook describes."""
     if not isinstance(entry, dict):
-        raise DomainError(f"attribute {place} of the domain file is not an object", remedy='write {"name": …, "size": …}')
+        raise DomainError(
+            f"attribute {place} of the domain file is not an object", remedy='write {"name": …, "size": …}'
+        )
     check_keys(f"attribute {place} of the domain file", entry, attribute_keys(), needed="name")
     return Attribute.from_entry(entry)
 
