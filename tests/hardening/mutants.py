@@ -30,6 +30,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -162,7 +163,7 @@ class Mutants(ast.NodeVisitor):
             place = begin + len(gap[: gap.index(symbol)].encode())
             self.add(node, place, place + len(symbol), SWAPS[type(operator)])
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:  # noqa: N802 — the parser's names
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         """Visit the body alone: neither annotations nor decorators nor defaults."""
         first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
         compiled = any("compiled" in ast.unparse(one) for one in node.decorator_list)
@@ -174,7 +175,7 @@ class Mutants(ast.NodeVisitor):
             self.visit(one)
         self.inside.pop()
 
-    def visit_If(self, node: ast.If) -> None:  # noqa: N802
+    def visit_If(self, node: ast.If) -> None:
         """Negate a condition, and visit."""
         if ast.unparse(node.test) == "TYPE_CHECKING":
             return
@@ -182,35 +183,35 @@ class Mutants(ast.NodeVisitor):
             self.whole(node.test, f"not ({self.text(node.test)})")
         self.generic_visit(node)
 
-    def visit_IfExp(self, node: ast.IfExp) -> None:  # noqa: N802
+    def visit_IfExp(self, node: ast.IfExp) -> None:
         """Negate the condition of an expression."""
         if not isinstance(node.test, ast.Compare | ast.UnaryOp):
             self.whole(node.test, f"(not ({self.text(node.test)}))")
         self.generic_visit(node)
 
-    def visit_Raise(self, node: ast.Raise) -> None:  # noqa: N802
+    def visit_Raise(self, node: ast.Raise) -> None:
         """Do not raise; what the message says is tested elsewhere."""
         self.whole(node, "pass")
 
-    def visit_Assert(self, node: ast.Assert) -> None:  # noqa: N802
+    def visit_Assert(self, node: ast.Assert) -> None:
         """Leave assertions alone: they state what is always true."""
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:  # noqa: N802
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         """Leave the insides of messages alone."""
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         """Visit the value alone."""
         if node.value is not None:
             self.visit(node.value)
 
-    def visit_Expr(self, node: ast.Expr) -> None:  # noqa: N802
+    def visit_Expr(self, node: ast.Expr) -> None:
         """Leave out a call whose result is not used."""
         if isinstance(node.value, ast.Call):
             self.whole(node, "pass")
         if not isinstance(node.value, ast.Constant):
             self.generic_visit(node)
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:  # noqa: N802
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
         """Swap the operator of an assignment such as +=."""
         begin, end = self.span(node.target)[1], self.span(node.value)[0]
         gap, symbol = self.source[begin:end].decode(), SYMBOLS[type(node.op)]
@@ -219,7 +220,7 @@ class Mutants(ast.NodeVisitor):
             self.add(node, place, place + len(symbol), SWAPS[type(node.op)].replace("//", "/"))
         self.visit(node.value)
 
-    def visit_Return(self, node: ast.Return) -> None:  # noqa: N802
+    def visit_Return(self, node: ast.Return) -> None:
         """Return nothing; for a truth value the opposite."""
         if node.value is not None:
             truth = isinstance(node.value, ast.Compare | ast.BoolOp) or ast.unparse(node.value) in {"True", "False"}
@@ -227,30 +228,30 @@ class Mutants(ast.NodeVisitor):
                 self.whole(node.value, "None")
             self.visit(node.value)
 
-    def visit_BinOp(self, node: ast.BinOp) -> None:  # noqa: N802
+    def visit_BinOp(self, node: ast.BinOp) -> None:
         """Swap an arithmetic operator."""
         self.between(node, node.left, node.right, node.op)
         self.generic_visit(node)
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> None:  # noqa: N802
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
         """Swap ``and`` and ``or``, and leave out each part."""
         for left, right in zip(node.values, node.values[1:], strict=False):
             self.between(node, left, right, node.op)
         self.generic_visit(node)
 
-    def visit_Compare(self, node: ast.Compare) -> None:  # noqa: N802
+    def visit_Compare(self, node: ast.Compare) -> None:
         """Move the boundary of a comparison, or turn it round."""
         for left, operator, right in zip([node.left, *node.comparators], node.ops, node.comparators, strict=False):
             self.between(node, left, right, operator)
         self.generic_visit(node)
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:  # noqa: N802
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
         """Leave out a minus or a not."""
         if isinstance(node.op, ast.Not | ast.USub):
             self.whole(node, f"({self.text(node.operand)})")
         self.generic_visit(node)
 
-    def visit_Constant(self, node: ast.Constant) -> None:  # noqa: N802
+    def visit_Constant(self, node: ast.Constant) -> None:
         """Change a number or a truth value; texts stay."""
         value = node.value
         if isinstance(value, bool):
@@ -260,27 +261,23 @@ class Mutants(ast.NodeVisitor):
         elif isinstance(value, float):
             self.whole(node, "1.0" if value == 0 else f"{value * 2!r}")
 
-    def visit_Name(self, node: ast.Name) -> None:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> None:
         """Swap such names as min and max."""
         if node.id in NAMES and isinstance(node.ctx, ast.Load):
             self.whole(node, NAMES[node.id])
 
-    def visit_Attribute(self, node: ast.Attribute) -> None:  # noqa: N802
+    def visit_Attribute(self, node: ast.Attribute) -> None:
         """Swap such names as minimum and maximum."""
         if node.attr in NAMES:
             end = self.span(node)[1]
             self.add(node, end - len(node.attr.encode()), end, NAMES[node.attr])
         self.generic_visit(node)
 
-    def visit_Subscript(self, node: ast.Subscript) -> None:  # noqa: N802
-        """Visit; in a type such as tuple[int, ...] there is nothing to swap."""
-        self.generic_visit(node)
-
-    def visit_Break(self, node: ast.Break) -> None:  # noqa: N802
+    def visit_Break(self, node: ast.Break) -> None:
         """Continue in place of an end."""
         self.whole(node, "continue")
 
-    def visit_Continue(self, node: ast.Continue) -> None:  # noqa: N802
+    def visit_Continue(self, node: ast.Continue) -> None:
         """End in place of continuing."""
         self.whole(node, "break")
 
@@ -392,10 +389,8 @@ class Bench:
 
     def _sweep(self, group: int) -> None:
         """End what the tests of one mutant have left running."""
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
     def _test(self, arguments: list[str], cache: Path, output: Path, plugin: bool) -> None:
         """In the forked process: run pytest in the copy."""
@@ -439,7 +434,9 @@ class Bench:
             path.write_bytes(source)
             stamp = (ROOT / mutant.file).stat()
             os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-        failed = [line for line in output.read_text(errors="replace").splitlines() if line.startswith(("FAILED", "ERROR"))]
+        failed = [
+            line for line in output.read_text(errors="replace").splitlines() if line.startswith(("FAILED", "ERROR"))
+        ]
         return result, failed[0] if failed else ""
 
     def importers(self, file: str) -> list[str]:
@@ -511,9 +508,6 @@ def preload() -> None:
         __import__(name)
     for name in ("hypothesis", "hypothesis.strategies", "hypothesis.extra.numpy", "pyarrow", "pandas", "mpmath"):
         __import__(name)
-    import numba.core.typing.npydecl  # noqa: F401
-    import numba.np.ufunc  # noqa: F401
-    from _pytest.assertion import rewrite  # noqa: F401
 
 
 def main() -> None:

@@ -237,7 +237,7 @@ def source(case: Case, folder: Path) -> object:
         kept = [row for row in codes if None not in row]
         arrays = {name: np.array([row[k] for row in kept], dtype=np.int64) for k, name in enumerate(case.names)}
         return mg.CodedTable(case.domain, arrays)
-    if case.engine == "sqlite":
+    if case.engine == "sqlite" and len({name.lower() for name in names}) == len(names):
         return in_sqlite(folder / "people.sqlite", names, kinds, rows)
     schema = pa.schema([(name, ARROW[kind]) for name, kind in zip(names, kinds, strict=True)])
     arrays = [pa.array([row[k] for row in rows], type=schema.field(k).type) for k in range(len(names))]
@@ -266,7 +266,9 @@ def in_sqlite(path: Path, names: list[str], kinds: list[str], rows: list[list[ob
     import ibis
 
     with sqlite3.connect(path) as connection:
-        columns = [f'"{name.replace(chr(34), chr(34) * 2)}" {SQLITE[kind]}' for name, kind in zip(names, kinds, strict=True)]
+        columns = [
+            f'"{name.replace(chr(34), chr(34) * 2)}" {SQLITE[kind]}' for name, kind in zip(names, kinds, strict=True)
+        ]
         connection.execute(f"CREATE TABLE people ({', '.join(columns)})")
         connection.executemany(f"INSERT INTO people VALUES ({', '.join('?' * len(names))})", rows)
     return ibis.sqlite.connect(path).table("people")

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import resource
 import subprocess
 import sys
 import threading
@@ -134,6 +133,8 @@ print(peak() - before)
 def test_fifty_releases_take_no_more_memory_than_ten():
     """A release of 30 cells holds about a hundred kilobytes: one that is never let go would take 5 MB in fifty."""
     paths = [one for one in sys.path if one]
-    output = subprocess.run([sys.executable, "-c", AGAIN.format(paths=paths)], capture_output=True, text=True, timeout=600)
+    output = subprocess.run(
+        [sys.executable, "-c", AGAIN.format(paths=paths)], capture_output=True, text=True, timeout=600
+    )
     assert output.returncode == 0, output.stderr
     assert float(output.stdout) < 4, output.stdout
