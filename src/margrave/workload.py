@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra.layout import AttributeSet, canonical, closure, maximal
+from margrave.domain.values import table_label
 from margrave.errors import DomainError, PlanError
 from margrave.escaping import html_table
 from margrave.memory import require_memory
@@ -201,7 +202,7 @@ class Workload:
         beside
             Bytes that will be held in addition by then, and are not held yet.
         """
-        named = [(" × ".join(names) or "total", 8 * self.domain.cells(names)) for names in self.largest(3)]
+        named = [(table_label(names, total="total"), 8 * self.domain.cells(names)) for names in self.largest(3)]
         advice = "leave these out (Workload.filter), ask for fewer attributes a table, or use a larger machine"
         require_memory(math.ceil(arrays * self.bytes) + beside, purpose, named, advice=advice)
 
@@ -239,7 +240,7 @@ class Workload:
         for order in orders:
             of_order = [place for place, members in enumerate(self.positions) if len(members) == order]
             cells = sum(self._cells_of_each[place] for place in of_order)
-            first = " × ".join(self.sets[of_order[0]]) or "total"
+            first = table_label(self.sets[of_order[0]], total="total")
             rows.append((f"{order}", f"{len(of_order):,}", f"{cells:,}", first))
         return html_table(repr(self), ("attributes", "tables", "cells", "such as"), rows)
 

@@ -19,6 +19,7 @@ from rich.table import Table
 from margrave.cli.job import Job, by_table
 from margrave.cli.options import AsJson, takes
 from margrave.cli.screen import Screen, Tick, console, fits, print_json, print_table, progress, styled
+from margrave.domain.values import table_label
 from margrave.errors import InterruptionError, JobError, MargraveError, PlanError
 from margrave.options import named_tables, numbers_by_table
 
@@ -98,7 +99,7 @@ def plan(
         _show_summary(expected.summary(), screen)
     for names, value in margins.items():
         noun = "people" if rows == 1 else "rows"
-        screen.print(f"{' × '.join(names) or 'total'}: ± {value:,.1f} {noun} (95 %)")
+        screen.print(f"{table_label(names, total='total')}: ± {value:,.1f} {noun} (95 %)")
     if expected is not None and other is not None:
         _show_compared(expected, other, list(margins), " ".join(compare_with or ()))
     for note in (*notes, *(() if expected is None else (_UNBIASED,))):
@@ -175,7 +176,7 @@ def _compared_document(one: Expectation, other: Expectation, tables: list[tuple[
     ]
     return rows + [
         {
-            "tables": " × ".join(names) or "total",
+            "tables": table_label(names, total="total"),
             "error": one.standard_error(*names),
             "other_error": other.standard_error(*names),
         }
