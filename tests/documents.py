@@ -3,6 +3,10 @@
 A block is run by its language: ``python`` in one namespace, ``sh`` by bash with the command margrave at hand. A block
 of TOML whose first line is ``# name.toml`` becomes that file. What cannot run everywhere is written as ``py``,
 ``shell`` or ``text``, and is only shown.
+
+A block of ``text`` that follows ``sh`` with nothing between them is what the commands print: its lines must be among
+theirs, in this order. A line that is ``…`` says that lines are left out. If the first line is `NOISY`, numbers and the
+width of columns may differ.
 """
 
 import os
@@ -12,7 +16,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_BLOCK = re.compile(r"^```(python|sh|toml)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(python|sh|toml)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", flags=re.MULTILINE | re.DOTALL)
+NOISY = "(noise is drawn anew: your numbers differ)"
 _NAMED_FILE = re.compile(r"# ([\w.-]+\.toml)\n")
 
 
@@ -23,9 +28,9 @@ def pages():
 
 
 def runnable(page):
-    """Return the blocks of a page that are run or written, as pairs of language and text."""
+    """Return the blocks of a page that are run or written: language, text, and what it prints, if that is shown."""
     blocks = _BLOCK.findall(page.read_text(encoding="utf-8"))
-    return [(language, text) for language, text in blocks if language != "toml" or _NAMED_FILE.match(text)]
+    return [block for block in blocks if block[0] != "toml" or _NAMED_FILE.match(block[1])]
 
 
 def run(page, folder, monkeypatch, demo):
@@ -41,18 +46,35 @@ def run(page, folder, monkeypatch, demo):
     monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "100")
     namespace = {"__name__": "__page__"}
-    for language, text in runnable(page):
+    for language, text, printed in runnable(page):
         if language == "python":
             exec(compile(text, str(page), "exec"), namespace)
         elif language == "toml":
             Path(_NAMED_FILE.match(text).group(1)).write_text(text, encoding="utf-8")
         else:
-            _shell(text, page, commands / "folder", monkeypatch)
+            output = _shell(text, page, commands / "folder", monkeypatch)
+            require_printed(printed, output, page.name)
 
 
 def _shell(text, page, note, monkeypatch):
     """Run the lines of a block by bash, which ends at the first that fails, and stay in the folder it ends in."""
     script = f'set -euo pipefail\n{text}\npwd > "{note}"\n'
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, f"{page.name}:\n{text}\n{done.stdout}\n{done.stderr}"
+    done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, f"{page.name}:\n{text}\n{done.stdout}"
     monkeypatch.chdir(note.read_text().strip())
+    return done.stdout
+
+
+def require_printed(shown, output, name):
+    """Check that the lines that a page shows are among those that were printed, in this order."""
+    lines = [line.rstrip() for line in shown.splitlines()]
+    noisy = lines[:1] == [NOISY]
+    form = _without_numbers if noisy else str
+    left = iter([form(line.rstrip()) for line in output.splitlines()])
+    for line in lines[noisy:]:
+        assert line == "…" or form(line) in left, f"{name} shows {line!r}, which is not printed there:\n{output}"
+
+
+def _without_numbers(line):
+    """Return a line of a table with # for each number, and columns of no width."""
+    return re.sub(r"[-−]?\d[\d,.]*(?:e-\d+)?", "#", re.sub(r"[─━]+", "─", " ".join(line.split())))

@@ -227,12 +227,17 @@ class Workload:
     def __hash__(self) -> int:
         return hash((self.domain, self.positions, self.weights.tobytes()))
 
-    def __repr__(self) -> str:
+    @property
+    def description(self) -> str:
+        """How many tables there are, of how many attributes, with how many cells, in words."""
         fewest, most = len(self.positions[0]), len(self.positions[-1])
         orders = f"{most}" if fewest == most else f"{fewest} to {most}"
         noun = "attribute" if orders == "1" else "attributes"
         tables, cells = _counted(len(self), "table"), _counted(self.cells, "cell")
-        return f"Workload({tables} of {orders} {noun}, {cells})"
+        return f"{tables} of {orders} {noun}, {cells}"
+
+    def __repr__(self) -> str:
+        return f"Workload({self.description})"
 
     def _repr_html_(self) -> str:
         orders = sorted({len(members) for members in self.positions})

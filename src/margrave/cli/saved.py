@@ -210,6 +210,8 @@ def synthesize(
     made.save(out, codes=codes, overwrite=overwrite)
     screen = console()
     screen.print(f"rows: {out} ({len(made):,} synthetic rows, seed {made.seed})")
+    if "left_out" in made.origin:
+        screen.print(f"left out: {made.origin['left_out']}")
     for sentence in made.distance_sentences():
         screen.print(sentence)
     if made.interrupted:
