@@ -1,8 +1,9 @@
 """Pages of documentation, run as a reader would: Python, shell commands and files, from top to bottom in one folder.
 
-A block is run by its language: ``python`` in one namespace, ``sh`` by bash with the command margrave at hand. A block
-of TOML whose first line is ``# name.toml`` becomes that file. What cannot run everywhere is written as ``py``,
-``shell`` or ``text``, and is only shown.
+A block is run by its language: ``python`` in one namespace, ``sh`` line by line, lines that are one plain command of
+margrave within this process and others by bash with the command margrave at hand. A block of TOML whose first line is
+``# name.toml`` becomes that file. What cannot run everywhere is written as ``py``, ``shell`` or ``text``, and is only
+shown.
 
 A block of ``text`` that follows ``sh`` with nothing between them is what the commands print: its lines must be among
 theirs, in this order. A line that is ``…`` says that lines are left out. If the first line is `NOISY`, numbers and the
@@ -11,14 +12,20 @@ width of columns may differ.
 
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from command_line import command
 
 ROOT = Path(__file__).parents[1]
 _BLOCK = re.compile(r"^```(python|sh|toml)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", flags=re.MULTILINE | re.DOTALL)
 NOISY = "(noise is drawn anew: your numbers differ)"
 _NAMED_FILE = re.compile(r"# ([\w.-]+\.toml)\n")
+# A command of margrave without what only a shell understands: words, texts in '…' or "…", and "$NAME" by itself.
+_PLAIN = re.compile(r"""margrave( ([\w./=,@:-]+|'[^'\n]*'|"[^"$`\\\n]*"|"\$[A-Z]+"))*""")
 
 
 def pages():
@@ -40,8 +47,7 @@ def run(page, folder, monkeypatch, demo):
     commands = folder / ".commands"
     commands.mkdir()
     program = commands / "margrave"
-    copied = f'if [ "$*" = demo ]; then cp -r "{demo}" margrave-demo; exit; fi\n'
-    program.write_text(f'#!/bin/sh\n{copied}exec "{sys.executable}" -m margrave "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m margrave "$@"\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "100")
@@ -52,16 +58,24 @@ def run(page, folder, monkeypatch, demo):
         elif language == "toml":
             Path(_NAMED_FILE.match(text).group(1)).write_text(text, encoding="utf-8")
         else:
-            output = _shell(text, page, commands / "folder", monkeypatch)
+            output = "".join(_line(line, page, commands / "folder", monkeypatch, demo) for line in text.splitlines())
             require_printed(printed, output, page.name)
 
 
-def _shell(text, page, note, monkeypatch):
-    """Run the lines of a block by bash, which ends at the first that fails, and stay in the folder it ends in."""
-    script = f'set -euo pipefail\n{text}\npwd > "{note}"\n'
-    done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert done.returncode == 0, f"{page.name}:\n{text}\n{done.stdout}"
-    monkeypatch.chdir(note.read_text().strip())
+def _line(line, page, note, monkeypatch, demo):
+    """Run one line of a block, stay in the folder it ends in, and return what it printed."""
+    if line == "margrave demo":
+        shutil.copytree(demo, "margrave-demo")
+        return ""
+    plain = _PLAIN.fullmatch(line)
+    if plain:
+        done = command(*map(os.path.expandvars, shlex.split(line)[1:]), together=True)
+    else:
+        script = f'set -euo pipefail\n{line}\npwd > "{note}"\n'
+        done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, f"{page.name}:\n{line}\n{done.stdout}"
+    if not plain:
+        monkeypatch.chdir(note.read_text().strip())
     return done.stdout
 
 
