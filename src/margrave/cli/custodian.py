@@ -311,12 +311,15 @@ def show(file: File, delta: ShownDelta = None, json: AsJson = False) -> None:
         return
     screen = console()
     table = Table(title=f"{file}", title_justify="left")
-    for name in ("entry", "time", "ρ", "purpose", "what", "hash"):
+    for name in ("entry", "time", "ρ", "purpose", "details", "hash"):
         table.add_column(name, justify="right" if name in ("entry", "ρ") else "left")
     for one in entries:
-        what = lines(f"{name}: {one.details[name]}" for name in _DETAILS if name in one.details)
-        table.add_row(str(one.number), one.time, f"{float(one.rho):.6g}", one.purpose, what, one.hash[:_SHOWN_HASH])
-    print_table(table)
+        details = lines(f"{name}: {one.details[name]}" for name in _DETAILS if name in one.details)
+        table.add_row(str(one.number), one.time, f"{float(one.rho):.6g}", one.purpose, details, one.hash[:_SHOWN_HASH])
+    if entries:
+        print_table(table)
+    else:
+        screen.print(f"{file}: nothing is charged yet")
     _print_balance(balance)
     if record.torn is not None:
         screen.print(record.torn)

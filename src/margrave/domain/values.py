@@ -407,3 +407,16 @@ def _without_nan(codes: CodeArray, values: Doubles) -> CodeArray:
     """Return the codes with ``MISSING`` where the value is not a number."""
     missing = np.isnan(values)
     return np.where(missing, np.int32(MISSING), codes) if missing.any() else codes
+
+
+def table_label(names: Iterable[object], *, total: str = "the total") -> str:
+    """Return the label of the table over these attributes, as in ``age × sex``.
+
+    Parameters
+    ----------
+    names
+        The attributes, in the order of the label.
+    total
+        What the table of no attributes is called.
+    """
+    return " × ".join(map(str, names)) or total

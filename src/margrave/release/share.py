@@ -34,10 +34,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from margrave.domain.values import table_label
 from margrave.escaping import visible
-from margrave.measurements.entries import read_only, spoken
+from margrave.measurements.entries import read_only
 from margrave.release.count_errors import BOUNDS, HEAVIER, HEAVY, NEAR, Bounds, PartErrors
-from margrave.release.table import Axis, Table, arrow_table, pandas_frame, polars_frame
+from margrave.release.table import Axis, Table, arrow_table, notebook_table, pandas_frame, polars_frame
 from margrave.release.uncertainty import Mask, quantile
 
 if TYPE_CHECKING:
@@ -78,10 +79,10 @@ class Share:
     note
         Where nothing is known about the share, where it has no standard error, or why there is no interval at all;
         empty where every group has all of it.
-    count_error
+    share_error
         The expected error of the published share, equation (2), for each group; NaN where the share is. None where
         errors were not learned.
-    count_low, count_high
+    share_low, share_high
         An interval around the published share; None as for the errors.
     people
         The published counts that are divided by, for each group.
@@ -98,9 +99,9 @@ class Share:
     ci_high_raw: Floats | None
     level: float
     note: str
-    count_error: Floats | None = None
-    count_low: Floats | None = None
-    count_high: Floats | None = None
+    share_error: Floats | None = None
+    share_low: Floats | None = None
+    share_high: Floats | None = None
     people: Floats | None = None
     bounds: Bounds = BOUNDS
 
@@ -131,9 +132,9 @@ class Share:
         ends = read_only(np.where(known, low, np.nan)), read_only(np.where(known, high, np.nan))
         return replace(
             share,
-            count_error=read_only(error),
-            count_low=ends[0],
-            count_high=ends[1],
+            share_error=read_only(error),
+            share_low=ends[0],
+            share_high=ends[1],
             people=whole.values,
             bounds=part.bounds,
         )
@@ -181,16 +182,16 @@ class Share:
         bounds
             Where the lines are drawn; by default those of the release.
         """
-        if self.count_error is None or self.people is None:
+        if self.share_error is None or self.people is None:
             return None
         people = np.maximum(self.people, 0.0)
         judge = (self.bounds if bounds is None else bounds).judge
-        return judge(np.nan_to_num(self.values) * people, np.nan_to_num(self.count_error * people, nan=np.inf))
+        return judge(np.nan_to_num(self.values) * people, np.nan_to_num(self.share_error * people, nan=np.inf))
 
     def to_arrow(self) -> pa.Table:
         """Return the shares in long form: attributes, share, estimate, std_error, ci_low, ci_high; see `Table`.
 
-        Where errors were learned, count_error, count_low, count_high and reliability of the published share follow.
+        Where errors were learned, share_error, share_low, share_high and reliability of the published share follow.
         """
         columns: dict[str, NDArray[Any] | float | None] = {
             "share": self.values,
@@ -199,8 +200,8 @@ class Share:
             "ci_low": self.ci_low,
             "ci_high": self.ci_high,
         }
-        if self.count_error is not None:
-            columns |= {"count_error": self.count_error, "count_low": self.count_low, "count_high": self.count_high}
+        if self.share_error is not None:
+            columns |= {"share_error": self.share_error, "share_low": self.share_low, "share_high": self.share_high}
             columns["reliability"] = self.reliability()
         return arrow_table(self._axes, columns, {"level": str(self.level), "note": self.note})
 
@@ -214,9 +215,12 @@ class Share:
 
     def __repr__(self) -> str:
         noun = "group" if self.values.size == 1 else "groups"
-        by = f" by {visible(spoken(self.attributes))}" if self.attributes else ""
+        by = f" by {visible(table_label(self.attributes))}" if self.attributes else ""
         interval = self.note or f"intervals at level {self.level:g}"
         return f"Share({self.values.size:,} {noun}{by}; {interval})"
+
+    def _repr_html_(self) -> str:
+        return notebook_table(repr(self), self.to_arrow(), self.note, decimals=3)
 
     @property
     def _axes(self) -> list[Axis]:

@@ -25,9 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra.kernels import Floats
+from margrave.domain.values import table_label
 from margrave.errors import ReleaseError
 from margrave.escaping import html_table, visible
-from margrave.measurements.entries import read_only, spoken
+from margrave.measurements.entries import read_only
 from margrave.release.count_errors import BOUNDS, Bounds, count_interval
 from margrave.release.uncertainty import LEVEL, Interval, discrete_interval, normal_interval
 
@@ -215,13 +216,10 @@ class Table:
     def __repr__(self) -> str:
         noun = "cell" if self.values.size == 1 else "cells"
         error = self.note if self.std_error is None else f"standard error of the estimate {self.std_error:.4g}"
-        return f"Table({visible(spoken(self.attributes))}, {self.values.size:,} {noun}; {error})"
+        return f"Table({visible(table_label(self.attributes))}, {self.values.size:,} {noun}; {error})"
 
     def _repr_html_(self) -> str:
-        frame = self.to_arrow().slice(0, _MOST_SHOWN)
-        rows = [tuple(_shown(value) for value in row.values()) for row in frame.to_pylist()]
-        more = f"… and {self.values.size - _MOST_SHOWN:,} more cells. " if self.values.size > _MOST_SHOWN else ""
-        return html_table(repr(self), frame.column_names, rows, f"{more}{self.note}")
+        return notebook_table(repr(self), self.to_arrow(), self.note, decimals=1)
 
     @property
     def _axes(self) -> list[Axis]:
@@ -242,11 +240,29 @@ class Table:
         return self.interval(self.level)
 
 
-def _shown(value: object) -> str:
-    """Return the value of a cell for people."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "–"
-    return f"{value:,.1f}" if isinstance(value, float) else f"{value}"
+def notebook_table(caption: str, frame: pa.Table, note: str, *, decimals: int) -> str:
+    """Return the first rows of a table in long form as HTML for a notebook.
+
+    Parameters
+    ----------
+    caption
+        What stands above it.
+    frame
+        The table, as `arrow_table` returns it.
+    note
+        What stands below it.
+    decimals
+        How many decimals numbers have.
+    """
+
+    def shown(value: object) -> str:
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return "–"
+        return f"{value:,.{decimals}f}" if isinstance(value, float) else f"{value}"
+
+    rows = [tuple(shown(value) for value in row.values()) for row in frame.slice(0, _MOST_SHOWN).to_pylist()]
+    more = f"… and {frame.num_rows - _MOST_SHOWN:,} more rows. " if frame.num_rows > _MOST_SHOWN else ""
+    return html_table(caption, frame.column_names, rows, f"{more}{note}")
 
 
 def round_to_total(counts: Floats) -> Floats:

@@ -79,7 +79,7 @@ class Rows:
     Attributes
     ----------
     domain
-        The attributes, one column each.
+        The attributes, one column each: those of the release that are in a table of it.
     codes
         Shape (rows, attributes), read-only; the code of each value.
     seed
@@ -277,6 +277,9 @@ def synthesize(
 ) -> Rows:
     """Return synthetic rows whose tables are near those of a closure, in the words of its domain.
 
+    Rows have a column for each attribute that is in a table. About the others the release says nothing: a column of
+    values that are all equally likely would look like data.
+
     Parameters
     ----------
     layout, marginals, rows, seed, progress
@@ -286,9 +289,19 @@ def synthesize(
     origin
         Which release the tables are of, in words by key.
     """
+    kept = [place for place in range(len(domain)) if (place,) in layout.places]
+    if not kept:
+        raise ReleaseError(
+            "the release has the total alone, so rows would have no columns",
+            remedy="reconstruct it with tables of at least one attribute",
+        )
     made = make_codes(layout, marginals, rows=rows, seed=seed, progress=progress)
     told = {"tables_sha256": hashlib.sha256(marginals.tobytes()).hexdigest(), **(origin or {})}
-    return Rows(domain, made.codes, made.seed, made.distances, made.interrupted, told)
+    lacking = [name for place, name in enumerate(domain.attributes) if place not in kept]
+    if lacking:
+        told["left_out"] = f"{', '.join(lacking)}: in no table of the release"
+    columns = domain if not lacking else domain.project(domain.names(tuple(kept)))
+    return Rows(columns, made.codes[:, kept], made.seed, made.distances, made.interrupted, told)
 
 
 def measured_distances(layout: Layout, counts: Floats, wanted: Floats, rows: int) -> tuple[Distance, ...]:

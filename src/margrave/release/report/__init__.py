@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from margrave.domain.values import table_label
 from margrave.errors import ReleaseError
 from margrave.escaping import JOINERS, visible
 from margrave.files import replacing
@@ -254,7 +255,7 @@ def _listed_tables(release: Release, findings: Findings) -> dict[str, object] | 
     domain = release.workload.domain
     wanted = sorted(findings.tables, key=lambda members: (len(members), members))
     rows = [
-        (" × ".join(domain.names(members)) or "total", _reliable_row(findings.tables[members]))
+        (table_label(domain.names(members), total="total"), _reliable_row(findings.tables[members]))
         for members in wanted[:_MOST_LISTED]
     ]
     return {"rows": rows, "more": max(0, len(wanted) - _MOST_LISTED)}
