@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from margrave.domain.values import distinct_categories
 from margrave.errors import ReleaseError, import_optional
 from margrave.files import replacing
 from margrave.memory import require_memory
@@ -365,7 +364,7 @@ def _column(attribute: Attribute, codes: Codes, within: Floats) -> pa.Array:
     values = None if added else attribute.values.made_up(np.where(null, 0, codes), within)
     if values is not None:
         return _whole(values, null) if values.dtype.kind == "i" else pa.array(values, mask=null, from_pandas=False)
-    names = pa.array(distinct_categories(attribute.categories), pa.string())
+    names = pa.array(_unmistakable(attribute.categories), pa.string())
     return pa.DictionaryArray.from_arrays(_whole(codes, null), names, ordered=True)
 
 
@@ -374,6 +373,16 @@ def _whole(values: Any, null: Any = None) -> pa.Array:  # noqa: ANN401 — numpy
     import pyarrow as pa
 
     return pa.array(np.ascontiguousarray(values), mask=null)
+
+
+def _unmistakable(categories: Sequence[str]) -> list[str]:
+    """Return the names of categories, each with its code where two read the same, as the labels 1 and "1" do.
+
+    In a table the first of them keeps its name. Rows may be read again by the domain, which would take that name for
+    the other one.
+    """
+    seen = list(categories)
+    return [name if seen.count(name) == 1 else f"{name} (code {code})" for code, name in enumerate(seen)]
 
 
 def _plain(table: pa.Table) -> pa.Table:
