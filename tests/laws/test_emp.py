@@ -141,7 +141,8 @@ def test_a_table_is_determined_when_its_rows_lie_in_the_span_of_the_measured_res
     measured = [tau for tau in live if generator.random() < 0.7] or [()]
     triples = [([f"a{k}" for k in tau], np.zeros([sizes[k] - 1 for k in tau]), Gaussian(1.0)) for tau in measured]
     estimates = estimate_residuals(Measurements.from_residuals(domain_of(sizes), triples), layout)
-    _, singular, right = np.linalg.svd(np.vstack([residual_matrix(sizes, tau) for tau in measured]), full_matrices=False)
+    stacked = np.vstack([residual_matrix(sizes, tau) for tau in measured])
+    _, singular, right = np.linalg.svd(stacked, full_matrices=False)
     # Residuals of different tables are orthogonal: singular values are zero or far from it.
     basis = right[singular > CUTOFF * singular[0]]
     flags = determined(estimates)
