@@ -591,7 +591,7 @@ class _Pool:
                 cells = math.prod(layout.shape(table))
                 usual[len(attributes)] += cells * mean / variance
                 seen[len(attributes)] += cells
-        heights = np.zeros_like(self.changes[0])
+        heights: Floats = np.zeros(self.changes[0].shape)
         for k, (squares, cells) in enumerate(zip(*self.changes, strict=True)):
             # A count far below its noise is cut off or shrunk, one far above has the noise of its order.
             share = min(usual[k] / seen[k], 1.0) if seen[k] > 0 else 1.0
