@@ -92,8 +92,8 @@ if TYPE_CHECKING:
 # The step δ of (2), in standard deviations: small enough for a derivative, large enough to rise above the tolerance of
 # the solver.
 _STEP = 0.3
-# Draws: as many as keep the cost at three reconstructions, those with sets left out among them.
-_DRAWS = 3
+# Draws, and how many beside reconstructions with sets left out: the cost stays within three reconstructions.
+_DRAWS, _DRAWS_BESIDE = 2, 1
 # Parts that measured sets are left out in, equation (5).
 _FOLDS = 2
 # By how many standard deviations of its noise a set that was left out must be off before it is taken for the worst.
@@ -453,7 +453,7 @@ def learn_errors(
         curve = np.tile(np.eye(1, CURVE), (orders, 1))
         return CountErrors(np.where(known, variances, guessed), curve, seed, 0, bounds, noise=variances)
     measured = np.where(known, variances, 0.0)
-    draws = _DRAWS if known.all() else _DRAWS - _FOLDS
+    draws = _DRAWS if known.all() else _DRAWS_BESIDE
     before = _published(method, request.workload, layout, made.marginals)
     pool = _Pool.of(estimates, before, measured, draws)
     moved_request = replace(request, progress=None, start=None if made.solution is None else made.solution.state)
