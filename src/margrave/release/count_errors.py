@@ -37,27 +37,28 @@ is published with a smaller error. With c the count, f the line's, e its error, 
     count_error² ≤ m (F + 1 − m),     F = f + e,     m = c + F/4n + 1,                                              (7)
 
 for every line, errors of lines first. For a number between 0 and F + 1 with mean m that is the largest variance there
-is (Bhatia and Davis 2000): all people of the line in one of its cells. Of the mean it is supposed that it is not far
-above the count; a quarter of an even share is added, for lines that are themselves uncertain.
+is (Bhatia and Davis 2000): all people of the line in one of its cells. The mean is assumed not to be far above the
+count; a quarter of an even share is added, for lines that are themselves uncertain.
 
 **Never measured.** What was not measured is predicted from what was, and (1) does not know how well. So measured sets
 are left out, half of them at a time, and predicted from the others by the same method:
 
     v_τ m_τ = κ Σ c²,    κ = Σ (‖r̂_τ − z_τ‖² − σ²_τ m_τ) / Σ c²    over the sets of this order that were left out. (5)
 
-The difference is without bias what the prediction is off by. Mechanisms that choose what to measure choose what is
-predicted worst, so that (5) is rather too large.
+The difference is an unbiased estimate of the squared error of the prediction. Mechanisms that choose what to measure
+choose what is predicted worst, so (5) is more likely too large than too small.
 
-**Shares** are N/(N + M), with M the rest of the whole. Errors of one residual in two queries go by the factors of both,
-so that with B_N, B_M and B_NM = Σ_τ v_τ f_τ(N, M), where f(N, M) = f(N, D) − f(N, N),
+**Shares** are N/(N + M), with M the rest of the whole. The errors of one residual in two queries are in proportion to
+the factors of both, so that with B_N, B_M and B_NM = Σ_τ v_τ f_τ(N, M), where f(N, M) = f(N, D) − f(N, N),
 
     E e_N e_M = B_NM/√(B_N B_M) · error of N · error of M                                                            (6)
 
-which is exact where g = 1, on the mean over queries of their shape. ``share`` has what follows from it.
+which is exact on average over queries of their shape where errors do not depend on counts. ``share`` has what follows
+from it.
 
 **Intervals** reach z count_error to both sides of the count, and a little further, since cells that were pooled are
-not all alike; less far where the count is small beside its error: few such cells are off by much, and most by next to
-nothing. They reach no further than those of the estimate would. They also contain what lies within half a standard
+not all alike; less far where the count is small beside its error: few such cells are off by much, and most by very
+little. They reach no further than those of the estimate would. They also contain what lies within half a standard
 error of the unbiased estimate, up to about the width of its own interval: where a large true count was shrunk, the
 pooled error is too small for it, but its measurement is mostly on the other side. Ends are whole numbers, not below
 zero. docs/intervals.md has the proof of (1) and coverage as measured.
@@ -96,10 +97,11 @@ _STEP = 0.3
 _DRAWS, _DRAWS_BESIDE = 2, 1
 # Parts that measured sets are left out in, equation (5).
 _FOLDS = 2
-# By how many standard deviations of its noise a set that was left out must be off before it is taken for the worst.
+# By how many standard deviations of its noise a set that was left out must be off before it counts as the worst.
 _SURE = 3.0
-# Pooling: a residual counts by its degrees of freedom beside so many of its order; an order, and what is fitted to its
-# cells, beside so many that err as the unbiased estimate does: the fewer cells, the more structure noise can hide.
+# How much pooling: the weight of its order beside a single residual, in degrees of freedom; and the weight of the
+# assumption that counts err as unbiased estimates do, beside an order (degrees of freedom) and beside g (cells): the
+# fewer cells there are, the more structure noise can hide.
 _SET_DEGREES, _ORDER_DEGREES, _ORDER_CELLS = 200.0, 20.0, 100.0
 # A function of g must stand out by this many standard deviations.
 _SIGNIFICANT = 0.5
@@ -109,7 +111,7 @@ _KNOT_CELLS = 10.0
 # A count below this share of the table's mean counts as that much: a zero among large counts is less certain than one
 # among empty cells.
 _EMPTIEST = 0.25
-# How much of an even share of its line a count may have on the mean beyond what is published, equation (7).
+# By how much of an even share of its line the mean of a count may exceed what is published, equation (7).
 _EVEN = 0.25
 # Where the ramps that g is made of end, in c/√V.
 _RAMPS = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0])
@@ -120,16 +122,16 @@ _LEAST_SHARE = 1e-4
 _LEAST_ERROR = 0.5
 # Copies of the tables that are held while errors are learned: those of `_Pool`, noise, change, and estimates as moved.
 _ARRAYS = 6.0
-# Errors of cells that are pooled differ, so that their tails are heavier than normal ones: how much further intervals
-# reach, and how much where part of a table was never measured (docs/intervals.md has what this was chosen on).
+# Cells that are pooled have different errors, so the tails are heavier than those of a normal distribution: how much
+# further intervals reach, and how much where part of a table was never measured (chosen as docs/intervals.md says).
 HEAVY, HEAVIER = 1.2, 1.8
-# Of counts far below their error few are off by much and most by next to nothing: intervals need not reach as far.
+# Few counts far below their error are off by much, most by very little: their intervals need not reach as far.
 _LIGHT = 1.0
 # Intervals reach no further than so many times what those of the estimate do; but where a count is expected to err by
 # so many standard errors of the estimate, as sums of tables that were cut off at zero do, its method adds to the noise.
 _MOST_REACH, _OWN_ERRORS = 0.98, 1.5
-# Half the width of what an interval contains around the unbiased estimate, in standard errors of that, and how many
-# times as wide as the estimate's own interval one may become by it.
+# An interval contains what lies within so many standard errors of the unbiased estimate, unless that makes it
+# wider than so many times the interval of the estimate.
 NEAR, _MOST_WIDTH = 0.5, 1.03
 SEED = 1
 # How many numbers describe g of an order, and how many h.
@@ -409,7 +411,7 @@ def _heights(relative: Floats, heights: Floats) -> Floats:
 
 
 def _unmeasured(mean: float, counts: Floats) -> Floats | float:
-    """Return the squared error of each count that comes from what was never measured; on the mean as given.
+    """Return the squared error of each count that comes from what was never measured; their mean is given.
 
     A cell departs from what was predicted by a share of itself, or of one person.
     """
@@ -566,7 +568,7 @@ class _Pool:
     def expected(self) -> Floats:
         """Return v_τ, pooled: of each order, and of each residual beside its order."""
         order, degrees = self.layout.index.order, self.layout.degrees
-        # Noise far below one person is not what is left of a solve that stops at its tolerance.
+        # Where noise is far below one person, the tolerance of the solver leaves more than the noise.
         noise = np.maximum(self.variances, _LEAST_VARIANCE) * degrees * (self.variances > 0)
         share = np.zeros(len(noise))
         for k in range(int(order.max()) + 1):
@@ -698,7 +700,7 @@ def _guessed(method: Method, request: Request, variances: Floats) -> Floats:
         squared = _sums(layout, np.square(error, out=error)) - variances * layout.degrees
         away[left_out] = squared[left_out]
         scale[left_out] = _sums(layout, np.square(predicted))[left_out]
-    # Sets differ much: as the worst of those that were left out, less what noise alone makes of the worst of many.
+    # Sets differ much, so the worst of those left out counts, less what noise alone makes of the worst of many.
     noise = np.where(scale > 0, np.where(np.isfinite(variances), variances, 0.0) * np.sqrt(2 * layout.degrees), 0.0)
     worst = (away - _SURE * noise) / np.maximum(scale, 1.0)
     found = [
@@ -710,7 +712,7 @@ def _guessed(method: Method, request: Request, variances: Floats) -> Floats:
     known = [k for k in range(len(found)) if scale[order == k].any()]
     if not known:
         return _prior_guess(estimates, variances)
-    # Where no set of an order was measured, as those of the nearest order.
+    # An order of which no set was measured is taken to be like the nearest order.
     spread = np.array([max(found[min(known, key=lambda other: abs(other - k))], 0.0) for k in range(len(found))])
     return spread[order]
 

@@ -24,6 +24,7 @@ import numpy as np
 from margrave.algebra.kernels import Floats, thread_count
 from margrave.algebra.layout import Layout
 from margrave.domain.domain import Domain
+from margrave.domain.values import table_label
 from margrave.errors import DamageError, MargraveError, MemoryLimitError, ReleaseError, StoreError
 from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive
 from margrave.measurements.measurements import Measurements
@@ -186,7 +187,7 @@ def _workload(root: Path, manifest: Manifest) -> Workload:
 def _require_memory(root: Path, layout: Layout, workload: Workload) -> None:
     """Refuse a release that the machine cannot hold: the counts, the estimates and the measurements."""
     needed = 16 * layout.cells + (root / MEASUREMENTS).stat().st_size
-    named = [(" × ".join(names) or "total", 8 * workload.domain.cells(names)) for names in workload.largest(3)]
+    named = [(table_label(names, total="total"), 8 * workload.domain.cells(names)) for names in workload.largest(3)]
     require_memory(needed, f"the release in {root}", named, advice="read single tables from its Parquet files")
 
 
