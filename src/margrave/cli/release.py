@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from margrave.cli.job import USUAL_MECHANISM, Job, by_table
+from margrave.cli.job import Job, by_table
 from margrave.cli.options import AsJson, takes
 from margrave.cli.screen import Screen, Tick, console, fits, print_json, print_table, progress, styled
 from margrave.domain.values import table_label
 from margrave.errors import InterruptionError, JobError, MargraveError, PlanError
+from margrave.mechanisms import DEFAULT as USUAL_MECHANISM
 from margrave.options import named_tables, numbers_by_table
 
 if TYPE_CHECKING:
