@@ -24,7 +24,7 @@ from margrave.synthesis.network import draw_rows
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
     import polars as pl
