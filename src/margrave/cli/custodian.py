@@ -262,19 +262,16 @@ def _print_cells(cells: Sequence[CellError]) -> None:
 
 
 def _print_errors(title: str, rows: Sequence[TableErrors], level: float) -> None:
-    """Print the errors of some tables."""
-    listing = Table(title=f"PRIVATE: {title}", title_justify="left")
-    of_counts = any(one.count_coverage is not None for one in rows)
-    names = ["tables", "cells", "mean error of count", "of estimate", "largest error", f"{level:.0%} interval covers"]
-    for name in [*names, *(["that of count covers"] if of_counts else [])]:
+    """Print the errors of some tables: of the counts, then of the estimates, each with how often intervals cover."""
+    listing = Table(title=f"PRIVATE: {title}; covered: the truth is in the {level:.0%} interval", title_justify="left")
+    names = ("tables", "cells", "count: mean error", "largest", "covered", "estimate: mean error", "covered")
+    for name in names:
         listing.add_column(name, justify="left" if name == "tables" else "right")
     for one in rows:
         estimate = "–" if one.estimate_error is None else f"{one.estimate_error:,.2f}"
-        shares = [one.coverage, *([one.count_coverage] if of_counts else [])]
-        covered = ["–" if share is None else f"{share:.1%}" for share in shares]
-        listing.add_row(
-            one.attributes, f"{one.cells:,}", f"{one.count_error:,.2f}", estimate, f"{one.worst:,.1f}", *covered
-        )
+        covered = ["–" if share is None else f"{share:.1%}" for share in (one.count_coverage, one.coverage)]
+        count = f"{one.count_error:,.2f}"
+        listing.add_row(one.attributes, f"{one.cells:,}", count, f"{one.worst:,.1f}", covered[0], estimate, covered[1])
     print_table(listing)
 
 
