@@ -19,6 +19,7 @@ from margrave.cli.job import Job, budget_of
 from margrave.cli.options import AsJson, in_words_of_options, takes
 from margrave.cli.screen import Screen, console, lines, print_json, print_table, write_json
 from margrave.errors import DomainError
+from margrave.options import options_of
 
 if TYPE_CHECKING:
     from margrave.custodian import CellError, TableErrors
@@ -72,22 +73,15 @@ def domain(
         return
     drafted.domain.write(out)
     screen.print(f'{out} is written: check every line of it, then set "reviewed" to true in it')
-    words = reading_words({**typed, **drafted.reading})
-    asking = ["margrave", "validate", shlex.quote(str(asked.data)), shlex.quote(str(out)), *words]
-    screen.print(f"then compare it with the table: {' '.join(asking)}")
+    asking = shlex.join(["margrave", "validate", str(asked.data), str(out)])
+    screen.print(f"then compare it with the table: {asking} {_reading_words({**typed, **drafted.reading})}".rstrip())
 
 
-def reading_words(reading: Mapping[str, Any]) -> list[str]:
-    """Return the words of the command line for how a table is read."""
-    words = ["--trim"] if reading.get("trim") else []
-    words += [word for mark in reading.get("null", ()) for word in ("--null", shlex.quote(mark))]
-    if reading.get("names"):
-        words += ["--names", shlex.quote(",".join(reading["names"]))]
-    elif reading.get("header") is False:
-        words.append("--no-header")
-    for name in ("delimiter", "encoding", "decimal", "table", "query"):
-        words += [f"--{name}", shlex.quote(reading[name])] if reading.get(name) else []
-    return words
+def _reading_words(reading: Mapping[str, Any]) -> str:
+    """Return the options of the command line for how a table is read."""
+    # Names of columns say already that the file has no header.
+    told = {name: value for name, value in reading.items() if not (name == "header" and reading.get("names"))}
+    return shlex.join(word for one in options_of(Job) for word in one.words(told.get(one.name)))
 
 
 def _show_draft(drafted: Draft, screen: Screen) -> None:
@@ -101,10 +95,9 @@ def _show_draft(drafted: Draft, screen: Screen) -> None:
         listing.add_row(attribute.name, f"{attribute.size:,}", ", ".join([*shown, *more]))
     print_table(listing, screen)
     if drafted.reading:
-        words = " ".join(reading_words(drafted.reading))
         screen.print(
-            f"these options were guessed from the file and used: {words} (check them, and give them to validate and "
-            "release too)"
+            f"these options were guessed from the file and used: {_reading_words(drafted.reading)} "
+            "(check them, and give them to validate and release too)"
         )
         if drafted.reading.get("header") is False:
             screen.print("the columns have no names: draft again with --names, as in --names age,sex,region")
