@@ -1,7 +1,7 @@
 r"""First rows: a Bayesian network read off the tables of a release, and rows drawn from it attribute by attribute.
 
-Each attribute depends on the others of one table. They are found greedily: of all tables of which all attributes but one,
-k, have their place already, the next is the one that says most about k, by the mutual information
+Each attribute depends on the others of one table. They are found greedily: of all tables of which all attributes but
+one, k, have their place already, the next is the one that says most about k, by the mutual information
 
     I(k; P) = H(k) + H(P) − H(P ∪ k),        P: the other attributes of the table,                                  (1)
 
