@@ -32,6 +32,7 @@ _GUARANTEE = ("mechanism", "rho", "epsilon", "delta", "contributions", "neighbou
 _MOST_SHOWN = 20
 _HEADING, _DESCRIPTION = "Cross-tabulations", "Cross-tabulations with noise that protects the people in them."
 _DOCUMENTS = {
+    "imprint.json": "what the release is called and who publishes it, as the report says it",
     "report.html": "what was released, how private and how exact it is, with tables to look at; opens in any browser",
     "registry.yaml": "a draft entry for the registry of deployments of differential privacy",
 }

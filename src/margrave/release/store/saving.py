@@ -35,6 +35,7 @@ from margrave.release.store.descriptions import as_json, csvw_document, privacy_
 from margrave.release.store.folder import (
     checked_documents,
     checked_target,
+    imprint_document,
     list_files,
     new_folder,
     require_outside,
@@ -164,7 +165,7 @@ def save(
         raise StoreError(
             "the release has no measurements, without which no error bar can be checked", remedy="reconstruct it"
         )
-    texts = checked_documents(documents or {})
+    texts = checked_documents({**imprint_document(title, {}), **(documents or {})})
     if title is not None:
         require_text(title, "the title")
     created = datetime.now(UTC).isoformat(timespec="seconds")
