@@ -319,8 +319,8 @@ def _script_parts(release: Release) -> dict[str, object]:
                 "count": f"diamond: {words.count}",
             },
             "totals": f"The row and column “all” are tables of their own, each with its own interval.{agree}",
-            "percent": "The interval of a percentage contains the true one whenever the intervals of both its counts do, "
-            "and is wider than it need be; margrave query with --share-of gives a narrower one.",
+            "percent": "The interval of a percentage contains the true one whenever the intervals of both its counts "
+            "do, and is wider than it need be; margrave query with --share-of gives a narrower one.",
         },
     }
 
