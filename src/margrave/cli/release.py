@@ -407,8 +407,7 @@ def say(publication: Publication, released: Release, screen: Screen, *, measured
     screen.print(styled(f"{len(released.workload):,} {noun}", "bold"), f"in {shown}")
     if publication.report:
         screen.print(f"report: {Path(shown) / REPORT}")
-    if released.provenance is not None:
-        _say_privacy(released.provenance, screen, measured=measured)
+    _say_privacy(released.provenance, screen, measured=measured)
     if released.solution is not None:
         screen.print(released.solution.nearness(f"{released.solution.gap:.0e}"))
 
@@ -440,12 +439,14 @@ def result(publication: Publication, released: Release) -> dict[str, Any]:
     }
 
 
-def _say_privacy(record: Provenance, screen: Screen, *, measured: bool) -> None:
-    """Say what is promised to whom; that nothing is, where the noise was not private."""
+def _say_privacy(record: Provenance | None, screen: Screen, *, measured: bool) -> None:
+    """Say what is promised to whom; that nothing is, where the noise is unknown or was not private."""
     from margrave.release import facts
 
-    if not record.private:
-        screen.print(styled(facts.NOT_PRIVATE.word, "bold"), facts.NOT_PRIVATE.reason)
+    caution = facts.caution(record)
+    if record is None or caution is not None:
+        found = caution or facts.UNKNOWN
+        screen.print(styled(f"{found.word}:", "bold"), found.reason)
         return
     screen.print(f"privacy: {facts.stated(record)} (ρ = {facts.stated_rho(record)})")
     declared = measured and record.contributions_bounded == "declared"
