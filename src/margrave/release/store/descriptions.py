@@ -37,6 +37,7 @@ _PRIVATE, _NOISY = (
     "Cross-tabulations of noisy counts.",
 )
 _DOCUMENTS = {
+    "imprint.json": "what the release is called and who publishes it, as the report says it",
     "report.html": "what was released, how private and how exact it is, with tables to look at; opens in any browser",
     "registry.yaml": "a draft entry for the registry of deployments of differential privacy",
 }
