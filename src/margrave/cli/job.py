@@ -427,6 +427,7 @@ class Job:
 
         What the ledger's entry says about a release, its folder and its title, is taken from the job.
         """
+        from margrave.privacy.budget import format_budget
         from margrave.privacy.ledger import Ledger, require_local
 
         capped = self.cap_epsilon is not None or self.cap_rho is not None
@@ -447,7 +448,7 @@ class Job:
         asked = None if self.epsilon is None and self.rho is None else self.budget()
         if cap is not None and asked is not None and asked.rho > cap.rho and not Path(self.ledger).exists():
             raise BudgetRefusedError(
-                f"{asked!r} is asked for and the cap is {cap!r}",
+                f"{format_budget(asked)} is asked for and the cap is {format_budget(cap)}",
                 remedy="no ledger was created and nothing was read: ask for less",
             )
         release = None if self.out is None else os.path.abspath(self.out)  # noqa: PTH100 — links are kept
