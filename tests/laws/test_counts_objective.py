@@ -228,7 +228,7 @@ def test_the_steps_are_few():
 
 
 def test_what_is_hardly_worth_measuring_again_is_left_alone_and_all_is_spent():
-    """The total and one table are known far better than the rest: nothing is added to them, and the rest is measured."""
+    """The total and one table are known far better than the rest: nothing is added to them, but to all others."""
     workload = Workload.all_kway(DOMAIN, 2)
     layout = closure_of(workload)
     weights, cost = closure_weights(workload, layout), cost_coefficients(layout)
