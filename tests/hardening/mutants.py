@@ -44,6 +44,8 @@ ROOMS = {
     "planning": ["planning"],
     "reconstruction": ["reconstruction"],
 }
+# The tests of what workers do start a cluster, and take too long for this.
+NOT_TRIED = ["src/margrave/reconstruction/nonnegative/workers.py"]
 TESTS = [
     "tests/privacy",
     "tests/laws",
@@ -549,7 +551,7 @@ def room_files(room: str) -> list[str]:
         path = ROOT / PACKAGE / part
         files += [path] if path.is_file() else sorted(path.rglob("*.py"))
     names = [str(one.relative_to(ROOT)) for one in files]
-    return [one for one in names if Mutants(one, (ROOT / one).read_bytes()).found]
+    return [one for one in names if one not in NOT_TRIED and Mutants(one, (ROOT / one).read_bytes()).found]
 
 
 def preload() -> None:
