@@ -35,7 +35,9 @@ def test_every_mechanism_has_one_shape(name):
     assert list(parameters)[: len(COMMON)] == COMMON
     assert [one.kind for one in parameters.values()][:3] == [inspect.Parameter.POSITIONAL_OR_KEYWORD] * 3
     own = {one: parameters[one].default for one in list(parameters)[len(COMMON) :] if one != "progress"}
-    assert own == {one.name: one.default for one in fields(chosen)}
+    # A stated number of rows is there to predict errors with; `adaptive_planner` does not measure otherwise for it.
+    beside = {"rows"} if name == "adaptive" else set()
+    assert own == {one.name: one.default for one in fields(chosen) if one.name not in beside}
     run = {one.name: one.default for one in fields(Run) if one.name in parameters}
     assert run == {one: parameters[one].default for one in run}
 
@@ -86,7 +88,7 @@ def test_options_of_one_name_are_of_one_kind():
 
 
 def test_an_unknown_mechanism_is_named_with_those_there_are():
-    with pytest.raises(PlanError, match=r"^no mechanism 'planer'; did you mean 'planner'\? \(there are planner, adap"):
+    with pytest.raises(PlanError, match=r"^no mechanism 'planer'; did you mean 'planner'\? \(there are adaptive, plan"):
         mechanism_class("planer")
     with pytest.raises(PlanError, match=r"^no mechanism 7 \(there are"):
         mechanism_class(7)
