@@ -64,19 +64,19 @@ def test_a_mechanism_in_a_job_file(survey):
             ("--mechanism", "mwen"),
             "no mechanism 'mwen'; did you mean 'mwem'? (there are adaptive, planner, marginals, mwem)",
         ),
-        (("--total-share", "0.6"), "total_share is '0.6'; give a number above 0, at most one half"),
+        (("--total-share", "0.6"), "--total-share is '0.6'; give a number above 0, at most one half"),
         (
             ("--total-share", "0.1", "--objective", "nonnegative"),
-            "total_share is given, and the total is not measured first",
+            "--total-share is given, and the total is not measured first",
         ),
         (
             ("--mechanism", "adaptive", "--total-share", "0"),
-            "total_share is '0'; give a number above 0, at most one half",
+            "--total-share is '0'; give a number above 0, at most one half",
         ),
-        (("--rows", "0"), "rows is 0; give a number from 1 to 1e+12"),
+        (("--rows", "0"), "--rows is 0; give a number from 1 to 1e+12"),
         (("--rounds", "3"), "--rounds is not an option of the mechanism adaptive"),
-        (("--mechanism", "mwem", "--rounds", "0"), "rounds is 0; give a whole number of at least 1"),
-        (("--mechanism", "mwem", "--initial-share", "2"), "initial_share is '2'; give a number between 0 and 1"),
+        (("--mechanism", "mwem", "--rounds", "0"), "--rounds is 0; give a whole number of at least 1"),
+        (("--mechanism", "mwem", "--initial-share", "2"), "--initial-share is '2'; give a number between 0 and 1"),
         (("--mechanism", "mwem", "--objective", "max_variance"), "--objective is not an option of the mechanism mwem"),
         (("--objective", "best"), "no objective 'best'"),
         (("--weights", "papr"), "no weights 'papr'; did you mean 'paper'?"),
@@ -129,7 +129,7 @@ def test_a_plan_by_default_shows_the_errors_of_the_first_measurement(survey, cap
     release()
     table = mg.load("release").table("sex")
     # The number of rows is noisy there (standard error 7), and so is what the plan for it promises.
-    assert 1.96 * table.standard_error == pytest.approx(margin["margin"], rel=0.25)
+    assert 1.96 * table.std_error == pytest.approx(margin["margin"], rel=0.25)
 
 
 def test_a_plan_for_another_method_names_the_better_objective(survey, capsys):

@@ -126,7 +126,7 @@ def test_a_domain_that_is_not_there_is_one_line(people, tmp_path, capsys):
     missing = tmp_path / "nowhere.json"
     assert run(["validate", people, str(missing)]) == 2
     assert capsys.readouterr().err == (
-        f"error: {missing} cannot be read (No such file or directory); give the path of a codebook\n"
+        f"error: {missing} cannot be read (No such file or directory); give the path of a domain file\n"
     )
 
 

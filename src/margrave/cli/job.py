@@ -169,7 +169,7 @@ class Job:
         None,
         "About how many rows the table has, if that is public; else the number is measured first.",
         group=_DATA,
-        commands=_ASK,
+        commands=_SPEND,
     )
     domain: str | None = option(
         None, "The domain file, declared and reviewed.", group=_TABLES, commands=_ASK, path=True
@@ -572,7 +572,8 @@ def mechanism_options() -> dict[str, Option]:
 def mechanism_summary() -> str:
     """Return what each mechanism measures, in a line each."""
     listed = "; ".join(f"{name}: {mechanism_class(name).summary}" for name in MECHANISMS)
-    return f"How to measure. {listed}. Default: {USUAL_MECHANISM}; {DEFAULT_FOR_PLANS} with --target, --objective or another method than lnn."
+    usual = f"{USUAL_MECHANISM}; {DEFAULT_FOR_PLANS} with --target, --objective or another method than lnn"
+    return f"How to measure. {listed}. Default: {usual}."
 
 
 def method_options() -> dict[str, Option]:

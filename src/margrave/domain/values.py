@@ -409,6 +409,23 @@ def _without_nan(codes: CodeArray, values: Doubles) -> CodeArray:
     return np.where(missing, np.int32(MISSING), codes) if missing.any() else codes
 
 
+def distinct_categories(categories: Sequence[str]) -> tuple[str, ...]:
+    """Return the categories of an attribute, told apart by their codes where two of them read the same."""
+    seen = set(categories)
+    if len(seen) == len(categories):
+        return tuple(categories)
+    # The labels 1 and "1" are two values with one spelling.
+    told: list[str] = []
+    taken: set[str] = set()
+    for code, category in enumerate(categories):
+        name = category if category not in taken else f"{category} (code {code})"
+        while name in taken or (name != category and name in seen):
+            name += "′"
+        told.append(name)
+        taken.add(name)
+    return tuple(told)
+
+
 def table_label(names: Iterable[object], *, total: str = "the total") -> str:
     """Return the label of the table over these attributes, as in ``age × sex``.
 

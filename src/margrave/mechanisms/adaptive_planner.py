@@ -101,9 +101,9 @@ class AdaptivePlanner(Mechanism):
             return first, "Give --rows, about how many rows there are, to see the errors of the first measurement."
         return (
             first,
-            "The errors shown are those of the first measurement, which has four tenths of the budget. Published counts "
-            "use all measurements; their errors depend on what comes out and are estimated then. --mechanism planner "
-            "spends the whole budget on one measurement.",
+            "The errors shown are those of the first measurement, which has four tenths of the budget. Published "
+            "counts use all measurements; their errors depend on what comes out and are estimated then. "
+            "--mechanism planner spends the whole budget on one measurement.",
         )
 
     def description(self) -> str:

@@ -124,7 +124,7 @@ class ScalableMWEM(Mechanism):
     name = "mwem"
     title = "scalable MWEM"
     staged = True
-    summary = "round by round, the table that is answered worst so far (adaptive: no error bars)"
+    summary = "round by round, the table that is answered worst so far (no error bars)"
 
     rounds: int = option(30, "How many tables to measure.")
     initial_share: Number = option(Fraction(1, 10), "The share of the budget for the total.")

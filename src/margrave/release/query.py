@@ -232,10 +232,17 @@ def answer(tables: PublishedTables, place: int, query: Query, level: float) -> T
         level=level,
         direct=None if variance is None else tables.direct_noise(place, cell),
         count_error=None if tables.errors is None else _expected_errors(tables, place, query, {}),
-        noise=None if missing else tables.noise(place, cell),
+        noise=None if missing else _noise(tables, place, cell),
         bounds=BOUNDS if tables.errors is None else tables.errors.bounds,
         smoothed=tables.method.agree,
     )
+
+
+def _noise(tables: PublishedTables, place: int, cell: Sequence[Mask]) -> float | None:
+    """Return the standard error of what a count was made from, as if that had been chosen before; None if not known."""
+    if tables.errors is None:
+        return tables.noise(place, cell)
+    return tables.errors.std_error(tables.estimates, place, cell)
 
 
 def _expected_errors(tables: PublishedTables, place: int, query: Query, found: dict[frozenset[str], Floats]) -> Floats:

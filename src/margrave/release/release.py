@@ -245,7 +245,7 @@ class Release:
             counts=Counts(layout, cells(self.marginals)),
             solution=None,
             measurements=None,
-            errors=None if self.errors is None else replace(self.errors, expected=self.errors.expected[tables]),
+            errors=None if self.errors is None else self.errors.restricted(tables),
         )
 
     def synthesize(

@@ -30,7 +30,7 @@ d is not clearly above zero next to its own error it is 0 to 1. Laws: tests/laws
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -38,12 +38,10 @@ from margrave.domain.values import table_label
 from margrave.escaping import visible
 from margrave.measurements.entries import read_only
 from margrave.release.count_errors import BOUNDS, HEAVIER, HEAVY, NEAR, Bounds, PartErrors
-from margrave.release.table import Axis, Table, arrow_table, notebook_table, pandas_frame, polars_frame
+from margrave.release.table import LongForm, Table, arrow_table
 from margrave.release.uncertainty import Mask, quantile
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -54,7 +52,7 @@ CLEAR = 5.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Share:
+class Share(LongForm):
     """A share for each group; made by `margrave.Release`.
 
     Attributes
@@ -104,6 +102,7 @@ class Share:
     share_high: Floats | None = None
     people: Floats | None = None
     bounds: Bounds = BOUNDS
+    _decimals: ClassVar[int] = 3
 
     @classmethod
     def of(cls, part: Table, whole: Table, covariance: float | None, errors: PartErrors | None = None) -> Share:
@@ -205,26 +204,11 @@ class Share:
             columns["reliability"] = self.reliability()
         return arrow_table(self._axes, columns, {"level": str(self.level), "note": self.note})
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return the shares in long form as a pandas frame."""
-        return pandas_frame(self.to_arrow())
-
-    def to_polars(self) -> pl.DataFrame:
-        """Return the shares in long form as a Polars frame."""
-        return polars_frame(self.to_arrow(), self._axes)
-
     def __repr__(self) -> str:
         noun = "group" if self.values.size == 1 else "groups"
         by = f" by {visible(table_label(self.attributes))}" if self.attributes else ""
         interval = self.note or f"intervals at level {self.level:g}"
         return f"Share({self.values.size:,} {noun}{by}; {interval})"
-
-    def _repr_html_(self) -> str:
-        return notebook_table(repr(self), self.to_arrow(), self.note, decimals=3)
-
-    @property
-    def _axes(self) -> list[Axis]:
-        return list(zip(self.attributes, self.categories, strict=True))
 
 
 def _ratio(part: Floats, whole: Floats) -> Floats:

@@ -144,3 +144,15 @@ def test_variances_or_a_workload_with_a_budget_and_not_both():
         mg.gaussian_marginals(TABLE, WORKLOAD, BUDGET, contributions=1, domain=DOMAIN)
     with pytest.raises(PlanError, match="expected a Budget, got None"):
         mg.gaussian_marginals(TABLE, WORKLOAD, contributions=1)
+
+
+def test_the_adaptive_planner_predicts_the_errors_of_its_first_measurement():
+    """With a total that is nearly exact, what is measured first is what was predicted for that number of rows."""
+    people = np.random.default_rng(2)
+    table = mg.CodedTable(DOMAIN, {one.name: people.integers(0, one.size, 2_000) for one in DOMAIN})
+    budget = mg.Budget.zcdp(rho=20)
+    expected = mechanism_class("adaptive")(rows=2_000).predict(WORKLOAD, budget, contributions=1)
+    noisy = mg.adaptive_planner(table, WORKLOAD, budget, contributions=1)
+    first = noisy.precisions if noisy.first is None else noisy.first.precisions
+    np.testing.assert_allclose(first, expected.precisions, rtol=0.01)
+    assert mechanism_class("adaptive")().predict(WORKLOAD, budget, contributions=1) is None

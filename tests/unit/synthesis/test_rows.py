@@ -14,11 +14,11 @@ import pyarrow.parquet
 import pytest
 
 import margrave as mg
+from margrave import errors
 from margrave.algebra.layout import Layout
 from margrave.data.source import Data, open_source
 from margrave.errors import MemoryLimitError, ReleaseError
 from margrave.methods import NonNegative
-from margrave.synthesis import rows as rows_module
 from margrave.synthesis.fitting import count_rows
 from margrave.synthesis.rows import make_codes, measured_distances
 from tests.releases import DOMAIN, made, measured
@@ -303,7 +303,7 @@ def test_a_frame_library_that_is_not_there(survey, monkeypatch):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(rows_module, "import_module", missing)
+    monkeypatch.setattr(errors, "import_module", missing)
     with pytest.raises(ReleaseError, match="pandas is not installed; install it with 'pip install pandas'"):
         survey.synthesize(seed=1).to_pandas()
 

@@ -361,8 +361,8 @@ def _nearness(predictions: Floats, measured: Floats, variance: float) -> Floats:
     residuals -= residuals.mean(axis=2, keepdims=True)
     distances: Floats = np.square(residuals - measured).sum(axis=(1, 2))
     degrees = max((measured.shape[0] - 1) * (measured.shape[1] - 1), 1)
-    nearness: Floats = -distances / (2 * max(variance, float(distances.min()) / degrees, _LEAST_VARIANCE))
-    return nearness
+    exponents: Floats = -distances / (2 * max(variance, float(distances.min()) / degrees, _LEAST_VARIANCE))
+    return exponents
 
 
 def _oriented(pairs: dict[AttributeSet, Floats], row: int, column: int) -> Floats:
