@@ -49,6 +49,7 @@ from margrave.reconstruction.prior.departures import (
     grid,
     learned_prior,
     learned_prior_of_cells,
+    may_be_quiet,
     quiet_frequency,
     quiet_shares,
     unmeasured_spreads,
@@ -168,7 +169,7 @@ class Levels:
             over_tables(predict, first, last, layout.index.offset)
         prior = self._prior_of_singles(parts) if order == 1 else learned_prior(order, counted)
         places, spreads = grid(), unmeasured_spreads(prior)
-        quiet = self._quiet(parts, evidence_grid(prior), order)
+        quiet = self._quiet(parts, prior, order)
 
         def estimate(begin: int, end: int) -> None:
             estimate_tables(
@@ -215,10 +216,13 @@ class Levels:
         rows, counts, kinds = (np.concatenate(part) for part in zip(*found, strict=True))
         return learned_prior_of_cells(1, rows, counts, kinds)
 
-    def _quiet(self, parts: Sequence[tuple[int, int]], likelier: Floats, order: int) -> Floats:
+    def _quiet(self, parts: Sequence[tuple[int, int]], prior: Floats, order: int) -> Floats:
         """Return the probability of each table that it is as predicted, for the tables of an order."""
         layout = self._layout
         evidence, quiet = np.zeros(len(layout.sets)), np.zeros(len(layout.sets))
+        if not may_be_quiet(order):
+            return quiet
+        likelier = evidence_grid(prior)
 
         def weigh(begin: int, end: int) -> None:
             weigh_tables(
