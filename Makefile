@@ -10,7 +10,7 @@ CODE   := src tests benchmarks experiments examples docs/conf.py docs/draw.py do
 PARALLEL ?= --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-engines bench reproduce lint docs pictures dist clean
+.PHONY: help demo test test-engines soak mutants bench reproduce lint docs pictures dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,12 @@ test: $(STAMP)-dev ## all tests that need nothing but the package index
 
 test-engines: $(STAMP)-dev ## the heavy tests: full-size data, other engines
 	@$(BIN)/python -m pytest -m engines
+
+soak: $(STAMP)-dev ## 200 whole runs with everything drawn at random, as in: make soak ARGS="--seed 7"
+	@$(BIN)/python tests/hardening/soak.py $(ARGS)
+
+mutants: $(STAMP)-dev ## mutation testing of the rooms that the guarantee depends on (hours), as in: make mutants ARGS="--room privacy"
+	@$(BIN)/python tests/hardening/mutants.py $(ARGS)
 
 bench: $(STAMP)-dev ## the benchmarks, one JSON object a line
 	@for file in benchmarks/bench_*.py; do $(BIN)/python $$file || exit 1; done

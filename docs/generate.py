@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
-import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from unittest import mock
 
 import typer
 
-from margrave.cli.app import app
+from margrave.cli.app import app, main
 from margrave.cli.job import all_options
 
 PAGE = Path(__file__).parent / "cli.md"
@@ -73,10 +76,16 @@ def names_of(commands: typer.Typer) -> list[str]:
 
 def section(words: list[str]) -> str:
     """Return the heading and help of one command."""
-    settings = {**os.environ, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
-    command = [sys.executable, "-c", "from margrave.cli.app import main; main()", *words, "--help"]
-    shown = subprocess.run(command, env=settings, capture_output=True, text=True, check=True).stdout
-    lines = [line.rstrip() for line in shown.replace("-c ", "margrave ", 1).splitlines()]
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    with (
+        mock.patch.dict(os.environ, {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}),
+        mock.patch.object(sys, "argv", ["margrave"]),
+        mock.patch.dict(sys.modules, {"__main__": ModuleType("__main__")}),
+        contextlib.redirect_stdout(shown),
+        contextlib.suppress(SystemExit),
+    ):
+        main([*words, "--help"])
+    lines = [line.rstrip() for line in shown.buffer.getvalue().decode("utf-8").splitlines()]
     return f"## {' '.join(['margrave', *words])}\n\n```text\n" + "\n".join(lines).strip("\n") + "\n```\n"
 
 

@@ -303,7 +303,7 @@ def shares_of(dataset: Dataset, release: Release) -> Cells:
             largest = int(np.argmax(true.reshape(len(true), -1).sum(axis=1)))
             (name,) = domain.names((asked,))
             share = release.share({name: domain[name].categories[largest]}, by=[domain.names((k,))[0] for k in groups])
-            if share.count_error is None or share.count_low is None or share.count_high is None:
+            if share.share_error is None or share.share_low is None or share.share_high is None:
                 raise ExperimentError(f"the release has no errors of shares ({share.note})")
             whole = true.sum(axis=0)
             known = ((whole > 0) & np.isfinite(share.values)).ravel()
@@ -311,8 +311,8 @@ def shares_of(dataset: Dataset, release: Release) -> Cells:
             blank = np.full(whole.size, np.nan)
             estimate = blank if share.estimate is None else share.estimate.ravel()
             std_error = blank if share.std_error is None else share.std_error.ravel()
-            columns = (ratio.ravel(), share.values.ravel(), share.count_error.ravel(), share.count_low.ravel())
-            more = (share.count_high.ravel(), estimate, std_error, np.full(whole.size, float(order)))
+            columns = (ratio.ravel(), share.values.ravel(), share.share_error.ravel(), share.share_low.ravel())
+            more = (share.share_high.ravel(), estimate, std_error, np.full(whole.size, float(order)))
             place = np.full(whole.size, float(layout.places[tuple(kept)]))
             found = (*columns, *more, place, np.zeros(whole.size, dtype=np.int64))
             parts.append(Cells(*(column[known] for column in found)))

@@ -1,6 +1,7 @@
 """Engines for the tests; what a machine lacks is skipped with a reason, or a failure where nothing may be missing."""
 
 import contextlib
+import fcntl
 import os
 import shutil
 import sys
@@ -71,6 +72,22 @@ def spark():
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory):
+    """The folder that `margrave demo` makes, which many pages begin with: made once for all workers, never changed."""
+    from margrave.cli.app import run
+
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    folder, made = shared / "margrave-demo", shared / "margrave-demo.made"
+    with (shared / "margrave-demo.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            assert run(["demo", "--out", str(folder)]) == 0
+            made.touch()
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ import numpy as np
 
 from margrave.algebra.layout import Layout
 from margrave.data.source import Data, is_source, open_source
+from margrave.domain.values import table_label
 from margrave.errors import ReleaseError
 from margrave.escaping import visible
 from margrave.files import replacing
@@ -203,7 +204,7 @@ def evaluate(release: Release, source: object, *, level: float = 0.95) -> Evalua
         truth = layout.view(exact, layout.places[members])
         sums.add(table, truth)
         worst = sorted([*worst, *_worst_cells(table, truth)], key=lambda one: -one.error)[:_MOST_CELLS]
-        tables.append(sums.errors(" × ".join(names) or "total"))
+        tables.append(sums.errors(table_label(names, total="total")))
         by_order[len(names)].join(sums)
     words = [f"{order} attribute{'' if order == 1 else 's'}" for order in range(len(by_order))]
     orders = [sums.errors(word) for word, sums in zip(words, by_order, strict=True) if sums.cells]
@@ -219,7 +220,7 @@ def _worst_cells(table: Table, truth: Floats) -> list[CellError]:
     for place in np.argsort(-distance, kind="stable")[:_MOST_CELLS].tolist():
         codes = np.unravel_index(place, truth.shape)
         labels = tuple(categories[int(code)] for categories, code in zip(table.categories, codes, strict=True))
-        name = " × ".join(table.attributes) or "total"
+        name = table_label(table.attributes, total="total")
         found.append(CellError(name, labels, float(table.values[codes]), float(truth[codes])))
     return found
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
 from unicodedata import normalize
 
 from margrave.escaping import visible, without_passwords
@@ -108,3 +110,13 @@ def suggestion(name: str, known: Iterable[str]) -> str:
             return f"; did you mean {other!r}? The two look alike but differ in Unicode form (é as one or as two)"
     close = get_close_matches(name, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def import_optional(package: str) -> Any:  # noqa: ANN401 — a module
+    """Return a library of frames that margrave works without, or raise an error that says how to get it."""
+    try:
+        return import_module(package)
+    except ImportError:
+        raise ReleaseError(
+            f"{package} is not installed", remedy=f"install it with 'pip install {package}', or use to_arrow() instead"
+        ) from None

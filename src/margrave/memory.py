@@ -23,6 +23,8 @@ from margrave.errors import MemoryLimitError
 
 # Leaves room for the interpreter, the libraries and what else runs on the machine.
 _USABLE_SHARE = 0.9
+# Threads and compiled code take this much address space, most of which they never use.
+_MAPPED_LATER = 300_000_000
 
 
 def available_bytes() -> int:
@@ -125,13 +127,13 @@ def _container_bytes() -> int:
 
 
 def _limit_bytes() -> int:
-    """Return what an address-space limit (``ulimit -v``) allows, or more than any machine has."""
+    """Return what an address-space limit (``ulimit -v``) leaves for arrays, or more than any machine has."""
     try:
         import resource
     except ImportError:  # Windows has no such limits
         return 2**62
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return 2**62 if limit == resource.RLIM_INFINITY else max(limit - _mapped_bytes(), 0)
+    return 2**62 if limit == resource.RLIM_INFINITY else max(limit - _mapped_bytes() - _MAPPED_LATER, 0)
 
 
 def _mapped_bytes() -> int:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra.layout import AttributeSet, canonical, closure, maximal
+from margrave.domain.values import table_label
 from margrave.errors import DomainError, PlanError
 from margrave.escaping import html_table
 from margrave.memory import require_memory
@@ -201,7 +202,7 @@ class Workload:
         beside
             Bytes that will be held in addition by then, and are not held yet.
         """
-        named = [(" × ".join(names) or "total", 8 * self.domain.cells(names)) for names in self.largest(3)]
+        named = [(table_label(names, total="total"), 8 * self.domain.cells(names)) for names in self.largest(3)]
         advice = "leave these out (Workload.filter), ask for fewer attributes a table, or use a larger machine"
         require_memory(math.ceil(arrays * self.bytes) + beside, purpose, named, advice=advice)
 
@@ -226,12 +227,17 @@ class Workload:
     def __hash__(self) -> int:
         return hash((self.domain, self.positions, self.weights.tobytes()))
 
-    def __repr__(self) -> str:
+    @property
+    def description(self) -> str:
+        """How many tables there are, of how many attributes, with how many cells, in words."""
         fewest, most = len(self.positions[0]), len(self.positions[-1])
         orders = f"{most}" if fewest == most else f"{fewest} to {most}"
         noun = "attribute" if orders == "1" else "attributes"
         tables, cells = _counted(len(self), "table"), _counted(self.cells, "cell")
-        return f"Workload({tables} of {orders} {noun}, {cells})"
+        return f"{tables} of {orders} {noun}, {cells}"
+
+    def __repr__(self) -> str:
+        return f"Workload({self.description})"
 
     def _repr_html_(self) -> str:
         orders = sorted({len(members) for members in self.positions})
@@ -239,7 +245,7 @@ class Workload:
         for order in orders:
             of_order = [place for place, members in enumerate(self.positions) if len(members) == order]
             cells = sum(self._cells_of_each[place] for place in of_order)
-            first = " × ".join(self.sets[of_order[0]]) or "total"
+            first = table_label(self.sets[of_order[0]], total="total")
             rows.append((f"{order}", f"{len(of_order):,}", f"{cells:,}", first))
         return html_table(repr(self), ("attributes", "tables", "cells", "such as"), rows)
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from command_line import command
 
 import margrave
 from margrave.cli import app
@@ -12,43 +13,43 @@ from margrave.cli.demo import _MARK
 from margrave.errors import BudgetRefusedError, MargraveError
 
 
-def margrave_command(*words):
-    return subprocess.run([sys.executable, "-m", "margrave", *words], capture_output=True, text=True)
+def process(*words, **options):
+    return subprocess.run([sys.executable, "-m", "margrave", *words], capture_output=True, **options)
 
 
 def test_version():
-    done = margrave_command("--version")
+    done = process("--version", text=True)
     assert (done.returncode, done.stdout) == (0, f"margrave {margrave.__version__}\n")
 
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
 def test_help_names_the_commands(words):
-    done = margrave_command(*words)
+    done = command(*words)
     assert done.returncode == 0
     assert "demo" in done.stdout
 
 
-@pytest.mark.parametrize("command", [c.name or c.callback.__name__ for c in app.app.registered_commands])
-def test_every_command_has_help_with_an_example(command):
-    done = margrave_command(command, "--help")
+@pytest.mark.parametrize("name", [c.name or c.callback.__name__ for c in app.app.registered_commands])
+def test_every_command_has_help_with_an_example(name):
+    done = command(name, "--help")
     assert done.returncode == 0
-    assert f"margrave {command}" in " ".join(done.stdout.split())
+    assert f"margrave {name}" in " ".join(done.stdout.split())
 
 
-@pytest.mark.parametrize("command", ["release", "domain", "validate"])
-def test_help_says_that_the_guarantee_of_a_query_is_about_its_result(command):
-    words = " ".join(margrave_command(command, "--help").stdout.replace("│", " ").split())
+@pytest.mark.parametrize("name", ["release", "domain", "validate"])
+def test_help_says_that_the_guarantee_of_a_query_is_about_its_result(name):
+    words = " ".join(command(name, "--help").stdout.replace("│", " ").split())
     assert "rows of a person are those of its result" in words
 
 
 def test_a_misspelt_command_is_one_line_with_a_suggestion():
-    done = margrave_command("demmo")
+    done = process("demmo", text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: No such command 'demmo'. Did you mean 'demo'?\n"
 
 
 def test_an_unknown_option_is_one_line():
-    done = margrave_command("demo", "--fast")
+    done = command("demo", "--fast")
     assert done.returncode == 2
     assert done.stderr == "error: No such option: --fast\n"
 
@@ -86,29 +87,28 @@ def test_debug_shows_where_an_error_arose(monkeypatch, capsys):
     assert shown.endswith("error: no\n")
 
 
-def test_demo_makes_a_release_and_does_it_again(tmp_path):
-    for _ in range(2):
-        done = margrave_command("demo", "--out", str(tmp_path / "demo"))
-        assert (done.returncode, done.stderr) == (0, "")
+def test_demo_makes_a_release_on_any_terminal_and_does_it_again(tmp_path):
+    folder = tmp_path / "demo"
+    # A terminal without ε and lines is no reason to fail.
+    done = process("demo", "--out", folder, env={**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "40"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    # Numbers are whole even where the terminal is narrower than the table.
+    assert b"50,000" in done.stdout
+    first = (folder / "town.ledger").read_bytes()
+    done = command("demo", "--out", folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (folder / "town.ledger").read_bytes() != first
     assert "Age by marital status, non-negative" in done.stdout
     last = next(line for line in reversed(done.stdout.splitlines()) if "non-negative" in line)
     assert last.split("│")[3].strip() == "0"  # no negative cells
-    assert len(margrave.load(tmp_path / "demo" / "release").workload) == 220
+    assert len(margrave.load(folder / "release").workload) == 220
 
 
 def test_demo_never_removes_what_is_not_its_own(tmp_path):
     (tmp_path / "letter.txt").write_text("dear", encoding="utf-8")
-    done = margrave_command("demo", "--out", str(tmp_path))
+    done = command("demo", "--out", str(tmp_path))
     assert (done.returncode, "was not made by the demo" in done.stderr) == (2, True)
     (tmp_path / "job.toml").write_text(_MARK, encoding="utf-8")
-    done = margrave_command("demo", "--out", str(tmp_path))
+    done = command("demo", "--out", str(tmp_path))
     assert (done.returncode, "holds other files (letter.txt)" in done.stderr) == (2, True)
     assert (tmp_path / "letter.txt").read_text(encoding="utf-8") == "dear"
-
-
-def test_a_terminal_without_letters_of_ours_is_no_reason_to_fail(tmp_path):
-    line = [sys.executable, "-m", "margrave", "demo", "--out", str(tmp_path / "demo")]
-    done = subprocess.run(line, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "40"})
-    assert (done.returncode, done.stderr) == (0, b"")
-    # Numbers are whole even where the terminal is narrower than the table.
-    assert b"50,000" in done.stdout

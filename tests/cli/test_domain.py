@@ -1,12 +1,11 @@
 """``margrave domain``: whole runs."""
 
 import json
-import subprocess
-import sys
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_line import command
 
 from margrave.cli.app import run
 from margrave.domain import Domain
@@ -49,7 +48,7 @@ def test_an_existing_file_is_kept_unless_told_otherwise(people, tmp_path, capsys
 
 
 def test_without_a_file_the_draft_goes_to_standard_output_alone(people):
-    done = subprocess.run([sys.executable, "-m", "margrave", "domain", str(people)], capture_output=True, text=True)
+    done = command("domain", people)
     assert done.returncode == 0
     assert json.loads(done.stdout)["reviewed"] is False
     assert "PRIVATE DRAFT" in done.stderr

@@ -36,9 +36,12 @@ def test_a_published_share_has_an_error_an_interval_and_a_word(tmp_path):
     asked = ["query", folder, "sex = 'F'", "--share-of", "", "--by", "region"]
     north, south = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)["rows"]
     for row in (north, south):
-        assert 0 <= row["count_low"] < row["share"] < row["count_high"] <= 1
-        assert row["count_error"] > 0
+        assert 0 <= row["share_low"] < row["share"] < row["share_high"] <= 1
+        assert row["share_error"] > 0
     assert (north["reliability"], south["reliability"]) == ("reliable", "use with care")
     shown = CliRunner().invoke(app, asked).stdout
     assert "0.400" in shown
     assert "reliable" in shown
+    heading = next(line for line in shown.splitlines() if "share_error" in line)
+    words = " ".join(word for word in heading.split() if word.isidentifier())
+    assert words == "region share share_error share_low share_high reliability estimate std_error ci_low ci_high"

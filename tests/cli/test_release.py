@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from command_line import command
 
 import margrave as mg
 from margrave.privacy.ledger import Ledger
@@ -29,7 +30,8 @@ ROWS = [
 OPTIONS = ("--kway", "2", "--epsilon", "1", "--delta", "1e-9", "--contributions", "1")
 
 
-def command(*words, folder, **options):
+def process(*words, folder, **options):
+    """As `command`, by a process of its own."""
     line = [sys.executable, "-m", "margrave", *map(str, words)]
     return subprocess.run(line, cwd=folder, capture_output=True, text=True, encoding="utf-8", **options)
 
@@ -57,8 +59,12 @@ def published(tmp_path_factory):
     return folder
 
 
-def release(folder, *more, data="people.csv", out="release", **options):
-    return command("release", data, "--domain", "domain.json", *OPTIONS, "--out", out, *more, folder=folder, **options)
+def words_of(*more, data="people.csv", out="release"):
+    return ("release", data, "--domain", "domain.json", *OPTIONS, "--out", out, *more)
+
+
+def release(folder, *more, **options):
+    return command(*words_of(*more, **options), folder=folder)
 
 
 def test_a_release_from_a_csv_file(published):
@@ -75,7 +81,7 @@ def test_a_release_from_a_csv_file(published):
 
 
 def test_nothing_goes_to_standard_error_and_the_screen_says_where_to_look(survey):
-    done = release(survey, "--no-report")
+    done = process(*words_of("--no-report"), folder=survey)
     assert (done.returncode, done.stderr) == (0, "")
     assert "6 tables in release" in done.stdout
     assert "No ledger was named" in done.stdout
@@ -272,8 +278,9 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_charge(survey):
 
 def test_a_full_disk_leaves_no_half_release_and_keeps_what_was_paid_for(survey):
     """A file-size limit between the kept measurements and the report: writing fails after the charge."""
-    options = ("--ledger", "people.ledger", "--cap-rho", "1")
-    done = release(survey, *options, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)))
+    words = words_of("--ledger", "people.ledger", "--cap-rho", "1")
+    limit = (100_000, 100_000)
+    done = process(*words, folder=survey, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
     assert done.returncode == 2
     assert "cannot be written" in done.stderr
     assert "margrave reconstruct release.measurements.npz --kway 2 --method lnn --out release" in done.stderr

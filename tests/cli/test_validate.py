@@ -1,10 +1,9 @@
 """``margrave validate``: whole runs."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+from command_line import command
 
 from margrave.cli.app import run
 from margrave.domain import Attribute, Domain
@@ -41,9 +40,7 @@ def test_a_table_that_fits(people, tmp_path, capsys):
 
 def test_a_table_that_does_not_fit(people, tmp_path):
     domain = declare(tmp_path, AGE, SEX)
-    done = subprocess.run(
-        [sys.executable, "-m", "margrave", "validate", people, domain], capture_output=True, text=True
-    )
+    done = command("validate", people, domain)
     assert (done.returncode, done.stderr) == (2, "")
     assert done.stdout.startswith(WARNING)
     assert "not declared in sex, for example: '[red]X'" in done.stdout
@@ -129,7 +126,7 @@ def test_a_domain_that_is_not_there_is_one_line(people, tmp_path, capsys):
     missing = tmp_path / "nowhere.json"
     assert run(["validate", people, str(missing)]) == 2
     assert capsys.readouterr().err == (
-        f"error: {missing} cannot be read (No such file or directory); give the path of a codebook\n"
+        f"error: {missing} cannot be read (No such file or directory); give the path of a domain file\n"
     )
 
 

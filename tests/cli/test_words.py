@@ -37,6 +37,12 @@ def saved(tmp_path_factory):
         ("name it by table=… (--table), or give a query=… (--query)", "name it by --table, or give a --query"),
         ("no attribute 'x=True' in the domain", "no attribute 'x=True' in the domain"),
         ("nothing of it (--else) is meant", "nothing of it (--else) is meant"),
+        ("total_share is '0.9'; give a number", "--total-share is '0.9'; give a number"),
+        ("rounds is 0; give a whole number", "--rounds is 0; give a whole number"),
+        ("the domain is a draft", "the domain is a draft"),
+        ("with initial_share, a part of it", "with --initial-share, a part of it"),
+        ("residual_planner(…, total_share=…)", "residual_planner(…, total_share=…)"),
+        ("no column 'up_to' (it has max_cells, age)", "no column 'up_to' (it has max_cells, age)"),
     ],
 )
 def test_messages_are_in_words_of_options(python, typed):

@@ -82,6 +82,31 @@ def test_stein_s_estimate_is_the_exact_error_of_a_linear_method_on_average():
     assert (exact[largest] / 3 > 5 * deviation[largest]).all()
 
 
+def test_the_spread_is_the_variance_of_a_linear_method():
+    """h of equation (4) against a² = 0.36, over 40 draws of noise at which one release is moved.
+
+    A height from n cells has a standard deviation of about 0.36 √(2/40n); those with 20 cells and more are within 6 of
+    that but for one seed in a million, and 0.49, for a = 0.7, would be noticed.
+    """
+    variances = np.full(len(LAYOUT.sets), 400.0)
+    counts, method = np.ones(len(LAYOUT.sets), dtype=np.int64), Shrunk()
+    estimates = Estimates(LAYOUT, transform.decompose(LAYOUT, TRUTH), counts, 1 / variances)
+    before = method.make(Request(None, WORKLOAD, estimates)).marginals
+    pool = _Pool.of(estimates, before, variances, 40)
+    for move in pretended_noise(LAYOUT, variances, seed=3, draws=40):
+        moved = Estimates(LAYOUT, estimates.values + move, counts, 1 / variances)
+        pool.add(move, (method.make(Request(None, WORKLOAD, moved)).marginals - before) / 40)
+    heights, cells_of = pool.spread(variances), pool.changes[1]
+    for k in (2, 3):
+        many = cells_of[k] >= 20
+        assert many.any()
+        raw = pool.changes[0, k][many] / cells_of[k][many]
+        np.testing.assert_allclose(raw, 0.36, atol=6 * 0.36 * np.sqrt(2 / (40 * 20)))
+        # Pooling adds ten cells, with more noise the larger the count.
+        assert (heights[k][many] < 0.36 + 0.64 * 10 / 30 + 0.11).all()
+        assert (np.diff(heights[k]) >= -1e-12).all()
+
+
 def cells(epsilon, method="lnn"):
     """True count, count, error, ends, standard error and order of every cell of five releases."""
     columns = []
@@ -124,7 +149,7 @@ def test_intervals_of_counts_cover_the_truth_in_every_band(epsilon):
     """Five seeded releases of one table: fixed numbers, so that no run differs from another.
 
     Cells of a band share the noise of the small tables inside, and are few. docs/intervals.md has bands over tables,
-    where 93 % is held; of this one alone the worst band has 85 %, with 295 cells in five releases.
+    where 93 % is held; of this one alone 92 %.
     """
     true, count, _, low, high, std_error, order = cells(epsilon)
     covered = (low <= true) & (true <= high)
@@ -136,7 +161,7 @@ def test_intervals_of_counts_cover_the_truth_in_every_band(epsilon):
         for least, most in ((-1, 0.5), (0.5, 10), (10, 100), (100, 1e9)):
             band = (bands > least) & (bands <= most)
             if np.count_nonzero(band) >= 200:
-                assert covered[band].mean() >= 0.85, (least, most)
+                assert covered[band].mean() >= 0.92, (least, most)
     top = order == 3
     if std_error[top].mean() > true[top].mean():
         assert (high - low)[top].mean() <= 0.75 * 2 * 1.96 * std_error[top].mean()

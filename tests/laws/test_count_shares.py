@@ -74,16 +74,16 @@ def test_by_maximum_likelihood_the_error_of_a_share_is_its_standard_error():
         share = release.share(dict([where]), by=by)
         known = np.isfinite(share.std_error)
         assert known.any()
-        np.testing.assert_allclose(share.count_error[known], np.minimum(share.std_error[known], 0.5), rtol=1e-9)
+        np.testing.assert_allclose(share.share_error[known], np.minimum(share.std_error[known], 0.5), rtol=1e-9)
 
 
 @pytest.mark.parametrize("method", ["lnn", "mle", "trunc", "trunc+rescale"])
 def test_a_share_and_its_rest_have_the_same_error_and_mirrored_intervals(method):
     release = released(1.0, 1, method)
     one, other = (release.share({"sex": value}, by=["age", "region"]) for value in (0, 1))
-    np.testing.assert_allclose(one.count_error, other.count_error, rtol=1e-9)
-    np.testing.assert_allclose(one.count_low, 1 - other.count_high, atol=1e-9)
-    np.testing.assert_allclose(one.count_high, 1 - other.count_low, atol=1e-9)
+    np.testing.assert_allclose(one.share_error, other.share_error, rtol=1e-9)
+    np.testing.assert_allclose(one.share_low, 1 - other.share_high, atol=1e-9)
+    np.testing.assert_allclose(one.share_high, 1 - other.share_low, atol=1e-9)
 
 
 def shares(epsilon, method="lnn"):
@@ -102,7 +102,7 @@ def shares(epsilon, method="lnn"):
                 part = true[value] if other > group else true[value].sum(axis=1)
                 share = release.share({NAMES[asked]: value}, by=groups)
                 known = (whole > 0) & np.isfinite(share.values)
-                parts = (share.values, share.count_error, share.count_low, share.count_high)
+                parts = (share.values, share.share_error, share.share_low, share.share_high)
                 columns.append(np.stack([(part[known] / whole[known]), *(array[known] for array in parts)]))
     return np.concatenate(columns, axis=1)
 
@@ -128,8 +128,8 @@ def test_shares_of_what_was_never_measured_have_errors_too():
     )
     release = mg.reconstruct(noisy, WORKLOAD, errors=True)
     share = release.share({"age": 1}, by=list(WORKLOAD.sets[1])[1:])
-    assert (share.count_error > 0).all()
-    assert (share.count_high > share.count_low).all()
+    assert (share.share_error > 0).all()
+    assert (share.share_high > share.share_low).all()
 
 
 def test_a_share_that_cannot_be_computed_has_no_error_and_is_too_uncertain():
@@ -137,6 +137,6 @@ def test_a_share_that_cannot_be_computed_has_no_error_and_is_too_uncertain():
     noisy = mg.Measurements.from_marginals(domain, [(("a", "b"), np.array([[50.0, -90.0], [60.0, -80.0]]), 1.0)])
     release = mg.reconstruct(noisy, mg.Workload.all_kway(domain, 2), method="trunc", errors=True)
     share = release.share({"a": 0}, by=["b"])
-    assert np.isnan(share.values).tolist() == np.isnan(share.count_error).tolist() == [False, True]
-    assert np.isnan(share.count_low).tolist() == [False, True]
+    assert np.isnan(share.values).tolist() == np.isnan(share.share_error).tolist() == [False, True]
+    assert np.isnan(share.share_low).tolist() == [False, True]
     assert share.reliability().tolist()[1] == "too uncertain to quote"

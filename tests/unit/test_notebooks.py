@@ -63,6 +63,9 @@ def test_every_value_of_the_way_is_shown(release, tmp_path):
     assert "residual planner" in read(release.measurements)
     assert "<script>alert(1)</script> × sex" in read(release)
     assert "<b>x</b>" in read(release.table(*HOSTILE.attributes))
+    share = read(release.share({HOSTILE.attributes[0]: ["<b>x</b>"]}, by=["sex"]))
+    assert any(text.startswith("Share(2 groups by sex") for text in share)
+    assert share[share.index("M") + 1].startswith("0.")
     assert "solved to the tolerance asked for" in read(release.solution)
     assert "numbers from elsewhere, without a record" in read(releases.foreign())
 
@@ -96,7 +99,7 @@ def test_large_values_are_shown_in_part():
     assert "… and 20 more" in read(domain)
     noisy = mg.Measurements.from_marginals(domain, [(("a0", "a1"), np.zeros((40, 40)), 1.0)])
     made = mg.reconstruct(noisy, mg.Workload(domain, [("a0", "a1")]))
-    assert any("… and 1,570 more cells" in text for text in read(made.table("a0", "a1")))
+    assert any("… and 1,570 more rows" in text for text in read(made.table("a0", "a1")))
 
 
 def test_a_table_is_plotted_with_its_intervals(release):

@@ -323,7 +323,7 @@ def test_the_guarantee_of_a_query_is_about_its_result(tmp_path):
 
 def test_a_domain_that_drops_rows_leaves_them_out_of_the_counts():
     drops = mg.Domain([mg.Attribute("sex", labels=("F", "M"), outside="drop"), mg.Attribute("one", size=1)])
-    dropped = "no row with a value that the codebook tells to drop. The table may hold more."
+    dropped = "no row with a value that the domain drops. The table may hold more."
     assert kept_rows(drops, None) == f"Counts and intervals are of the rows that were kept: {dropped}"
     enforced = replace(NOISY.provenance, contributions=1, contributions_bounded="enforced")
     assert kept_rows(drops, enforced).endswith(f"kept: at most one row of each person, and {dropped}")

@@ -507,3 +507,14 @@ def over_tables(task: Callable[[int, int], None], first: int, last: int, offset:
 def _pool(threads: int) -> ThreadPoolExecutor:
     """Return the pool that serves all calls with this many threads."""
     return ThreadPoolExecutor(max_workers=threads - 1, thread_name_prefix="margrave")
+
+
+def _after_fork() -> None:
+    """In a forked process: forget the pools, whose threads are those of the parent, and let go of the lock."""
+    _pool.cache_clear()
+    _LOCK.release()
+
+
+# A forked process would wait for ever for threads that it does not have, or for a lock that one of them held.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_after_fork)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from margrave.data.draft import Draft
     from margrave.data.validation import AttributeFit, Fit, PersonFit
     from margrave.privacy.ledger import Balance
-    from margrave.privacy.ledger_file import Entry
 
 _MOST_CATEGORIES = 6
 OTHER = "other"
@@ -305,18 +304,21 @@ def show(file: File, delta: ShownDelta = None, json: AsJson = False) -> None:
     from margrave.privacy.ledger import Ledger
 
     record = Ledger(file)
-    entries, balance = record.entries(), record.balance(delta)
     if json:
-        print_json(_plain(file, entries, balance, record.torn))
+        print_json(record.to_dict(delta))
         return
+    entries, balance = record.entries(), record.balance(delta)
     screen = console()
     table = Table(title=f"{file}", title_justify="left")
-    for name in ("entry", "time", "ρ", "purpose", "what", "hash"):
+    for name in ("entry", "time", "ρ", "purpose", "details", "hash"):
         table.add_column(name, justify="right" if name in ("entry", "ρ") else "left")
     for one in entries:
-        what = lines(f"{name}: {one.details[name]}" for name in _DETAILS if name in one.details)
-        table.add_row(str(one.number), one.time, f"{float(one.rho):.6g}", one.purpose, what, one.hash[:_SHOWN_HASH])
-    print_table(table)
+        details = lines(f"{name}: {one.details[name]}" for name in _DETAILS if name in one.details)
+        table.add_row(str(one.number), one.time, f"{float(one.rho):.6g}", one.purpose, details, one.hash[:_SHOWN_HASH])
+    if entries:
+        print_table(table)
+    else:
+        screen.print(f"{file}: nothing is charged yet")
     _print_balance(balance)
     if record.torn is not None:
         screen.print(record.torn)
@@ -368,29 +370,3 @@ def _print_balance(balance: Balance) -> None:
     screen.print(
         "ρ adds up from charge to charge. These ε do not add up: two charges of ε = 1 are less than ε = 2 together."
     )
-
-
-def _plain(file: Path, entries: tuple[Entry, ...], balance: Balance, torn: str | None) -> dict[str, Any]:
-    """Return a ledger as JSON can hold it."""
-    listed = [
-        {
-            "number": one.number,
-            "time": one.time,
-            "rho": str(one.rho),
-            "purpose": one.purpose,
-            "details": dict(one.details),
-            "hash": one.hash,
-        }
-        for one in entries
-    ]
-    amounts = {"cap": balance.cap, "spent": balance.spent, "remaining": balance.left}
-    return {
-        "ledger": str(file),
-        **{name: str(amount) for name, amount in amounts.items()},
-        **{f"{name}_rho": float(amount) for name, amount in amounts.items()},
-        **{f"{name}_epsilon": balance.epsilon(amount) for name, amount in amounts.items()},
-        "delta": balance.delta,
-        "epsilons": "each of its own rho at delta; they do not add up",
-        "torn": torn,
-        "entries": listed,
-    }

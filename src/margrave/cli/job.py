@@ -169,7 +169,7 @@ class Job:
         None,
         "About how many rows the table has, if that is public; else the number is measured first.",
         group=_DATA,
-        commands=_ASK,
+        commands=_SPEND,
     )
     domain: str | None = option(
         None, "The domain file, declared and reviewed.", group=_TABLES, commands=_ASK, path=True

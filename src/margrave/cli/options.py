@@ -130,10 +130,15 @@ def _parameter(one: Option, *, required: bool) -> inspect.Parameter:
 _BOTH = re.compile(r"\b([a-z][a-z_]*)(?:=(?:'[^']*'|[^\s;,()]+))? \((--([a-z][a-z-]*)(?: (?:'[^']*'|[^\s')]+))?)\)")
 # ``overwrite=True`` and ``method='lnn'``, without the option in parentheses.
 _PYTHON = re.compile(r"\b([a-z][a-z_]*)=(True|'([^'\s]*)')(?![\w(])")
+# ``total_share``, alone in a sentence: not quoted, and no part of a call, a path or another name. A name without an
+# underscore may be a plain word, except where a message begins with it, as in ``rounds is 0``.
+_NAME = re.compile(r"(?<![^\s(])([a-z]+(?:_[a-z]+)+)(?![^\s,;:)])|^([a-z]+)(?= is )")
 
 
 def in_words_of_options(message: str) -> str:
     """Return a message that speaks of arguments in the words of options: ``--overwrite`` for ``overwrite=True``.
+
+    Names of arguments become names of options where they cannot be plain words: ``--total-share`` for ``total_share``.
 
     Parameters
     ----------
@@ -152,4 +157,9 @@ def in_words_of_options(message: str) -> str:
         flag = f"--{match[1].replace('_', '-')}"
         return flag if match[2] == "True" else f"{flag} {match[3]}"
 
-    return _PYTHON.sub(of_python, _BOTH.sub(of_both, message))
+    def of_name(match: re.Match[str]) -> str:
+        return f"--{match[0].replace('_', '-')}" if match[0] in known else match[0]
+
+    said, listed, names = _PYTHON.sub(of_python, _BOTH.sub(of_both, message)).partition("(it has ")
+    # What follows "it has" are names of attributes and columns, which may be called anything.
+    return f"{_NAME.sub(of_name, said)}{listed}{names}"

@@ -19,7 +19,9 @@ from rich.table import Table
 from margrave.cli.job import Job, by_table
 from margrave.cli.options import AsJson, takes
 from margrave.cli.screen import Screen, Tick, console, fits, print_json, print_table, progress, styled
+from margrave.domain.values import table_label
 from margrave.errors import InterruptionError, JobError, MargraveError, PlanError
+from margrave.mechanisms import DEFAULT as USUAL_MECHANISM
 from margrave.options import named_tables, numbers_by_table
 
 if TYPE_CHECKING:
@@ -92,13 +94,13 @@ def plan(
         print_json(document)
         return
     screen = console()
-    screen.print(f"{workload!r}")
+    screen.print(f"wanted: {workload.description}")
     screen.print(f"budget: ε = {budget.epsilon():.6g} at δ = {float(budget.delta):.3g}")
     if expected is not None:
         _show_summary(expected.summary(), screen)
     for names, value in margins.items():
         noun = "people" if rows == 1 else "rows"
-        screen.print(f"{' × '.join(names) or 'total'}: ± {value:,.1f} {noun} (95 %)")
+        screen.print(f"{table_label(names, total='total')}: ± {value:,.1f} {noun} (95 %)")
     if expected is not None and other is not None:
         _show_compared(expected, other, list(margins), " ".join(compare_with or ()))
     for note in (*notes, *(() if expected is None else (_UNBIASED,))):
@@ -134,7 +136,7 @@ def _plan_budget(asked: Job, given: list[str], *, json: bool) -> None:
     from margrave.planning.plans import budget_for_margin
     from margrave.privacy.budget import Budget, format_budget
 
-    if (asked.mechanism or "planner") != "planner":
+    if (asked.mechanism or USUAL_MECHANISM) != USUAL_MECHANISM:
         raise PlanError(f"no budget can be found for the mechanism {asked.mechanism}", remedy="leave out --mechanism")
     domain = asked.read_domain()
     workload, rows = asked.workload(domain), asked.need("contributions")
@@ -149,7 +151,7 @@ def _plan_budget(asked: Job, given: list[str], *, json: bool) -> None:
         print_json({"rho": float(needed.rho), "epsilon": needed.epsilon(), "delta": float(needed.delta)})
         return
     screen = console()
-    screen.print(f"{workload!r}")
+    screen.print(f"wanted: {workload.description}")
     screen.print(f"budget: {format_budget(needed)}")
     words = f"--epsilon {needed.epsilon():.6g} --delta {float(needed.delta):g}"
     screen.print(f"--rho {float(needed.rho):.9g} asks for it, and so does {words}, within rounding.")
@@ -175,7 +177,7 @@ def _compared_document(one: Expectation, other: Expectation, tables: list[tuple[
     ]
     return rows + [
         {
-            "tables": " × ".join(names) or "total",
+            "tables": table_label(names, total="total"),
             "error": one.standard_error(*names),
             "other_error": other.standard_error(*names),
         }
@@ -300,7 +302,7 @@ def run(job: Job, *, json: bool = False) -> None:
         entry = None if ledger is None else _entry(ledger, released, begun)
         print_json({**result(publication, released), "ledger": entry})
         return
-    say(publication, released, console())
+    say(publication, released, console(), measured=True)
     if ledger is None:
         console().print("No ledger was named: spending on this table is not tracked. Next time give --ledger.")
     else:
@@ -384,7 +386,7 @@ def _entry(ledger: Ledger, released: Release, begun: bool) -> dict[str, Any]:
     return {"file": str(ledger.path), "begun": begun, "entry": number, "hash": digest}
 
 
-def say(publication: Publication, released: Release, screen: Screen) -> None:
+def say(publication: Publication, released: Release, screen: Screen, *, measured: bool = False) -> None:
     """Print where to look, and what was promised.
 
     Parameters
@@ -395,6 +397,8 @@ def say(publication: Publication, released: Release, screen: Screen) -> None:
         The release.
     screen
         Where to print.
+    measured
+        Whether the table was measured by this command, so that its options decided what is promised.
     """
     from margrave.release.publication import REPORT
 
@@ -404,7 +408,7 @@ def say(publication: Publication, released: Release, screen: Screen) -> None:
     if publication.report:
         screen.print(f"report: {Path(shown) / REPORT}")
     if released.provenance is not None:
-        _say_privacy(released.provenance, screen)
+        _say_privacy(released.provenance, screen, measured=measured)
     if released.solution is not None:
         screen.print(released.solution.nearness(f"{released.solution.gap:.0e}"))
 
@@ -436,7 +440,7 @@ def result(publication: Publication, released: Release) -> dict[str, Any]:
     }
 
 
-def _say_privacy(record: Provenance, screen: Screen) -> None:
+def _say_privacy(record: Provenance, screen: Screen, *, measured: bool) -> None:
     """Say what is promised to whom; that nothing is, where the noise was not private."""
     from margrave.release import facts
 
@@ -444,7 +448,7 @@ def _say_privacy(record: Provenance, screen: Screen) -> None:
         screen.print(styled(facts.NOT_PRIVATE.word, "bold"), facts.NOT_PRIVATE.reason)
         return
     screen.print(f"privacy: {facts.stated(record)} (ρ = {facts.stated_rho(record)})")
-    enforce = "; use --privacy-id to enforce it" if record.contributions_bounded == "declared" else ""
-    screen.print(f"rows: {facts.row_limit(record)}{enforce}")
+    declared = measured and record.contributions_bounded == "declared"
+    screen.print(f"rows: {facts.row_limit(record)}{'; use --privacy-id to enforce it' if declared else ''}")
     if record.cut_short is not None:
         screen.print(facts.cut_short(record))

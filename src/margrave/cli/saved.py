@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 200
 _ROUNDING = 1e-9
-# Columns of an answer that belong to one of its numbers alone.
+# The columns of an answer that belong to the unbiased estimate; all others belong to the published number.
 _OF_ESTIMATES = ("estimate", "std_error", "ci_low", "ci_high")
-_OF_COUNTS = ("count", "count_error", "count_low", "count_high", "reliability")
 
 
 def query(
@@ -60,7 +59,7 @@ def query(
         print_json({"condition": condition, "of": share_of, "level": level, "note": answer.note, "rows": plain})
         return
     screen = console()
-    for table in _tables(rows, screen, share=share_of is not None):
+    for table in _tables(rows, names, screen, share=share_of is not None):
         print_table(table, screen)
     if len(rows) > _MOST_ROWS:
         screen.print(f"… and {len(rows) - _MOST_ROWS:,} more; use --json for all")
@@ -68,28 +67,31 @@ def query(
         screen.print(answer.note)
 
 
-def _tables(rows: list[dict[str, Any]], screen: Screen, *, share: bool) -> list[Table]:
-    """Return the answer as a table for the terminal, or as two where one is too wide: counts, then estimates."""
-    whole = _shown(rows, share=share)
-    own = [name for name in _OF_ESTIMATES if name in (rows[0] if rows else {})]
-    if fits(whole, screen) or not own:
+def _tables(rows: list[dict[str, Any]], by: list[str], screen: Screen, *, share: bool) -> list[Table]:
+    """Return the answer as a table for the terminal, or as two where one is too wide.
+
+    Each number stands beside its own error: first what is published, then the unbiased estimates.
+    """
+    # A number whose name an attribute has already is called estimate_, and the attributes stand first.
+    names = list(rows[0]) if rows else []
+    groups, numbers = names[: len(by)], names[len(by) :]
+    estimates = [name for name in numbers if name.rstrip("_") in _OF_ESTIMATES]
+    published = [name for name in numbers if name not in estimates]
+    whole = _shown(rows, [*groups, *published, *estimates], share=share)
+    if fits(whole, screen):
         return [whole]
-    first = [{name: value for name, value in row.items() if name not in own} for row in rows]
-    answers = [*_OF_COUNTS, "share"]
-    second = [{name: value for name, value in row.items() if name not in answers} for row in rows]
-    parts = (("published", first), ("unbiased estimates", second))
-    return [_shown(part, share=share, title=title) for title, part in parts]
+    parts = (("published", published), ("unbiased estimates", estimates))
+    return [_shown(rows, [*groups, *part], share=share, title=title) for title, part in parts]
 
 
-def _shown(rows: list[dict[str, Any]], *, share: bool, title: str | None = None) -> Table:
-    """Return rows as a table for the terminal."""
+def _shown(rows: list[dict[str, Any]], columns: list[str], *, share: bool, title: str | None = None) -> Table:
+    """Return some columns of the rows as a table for the terminal."""
     table = Table(title=title, title_justify="left")
-    columns = rows[0] if rows else {}
     digits = {name: 3 if share else _digits([row[name] for row in rows]) for name in columns}
-    for name, value in columns.items():
-        table.add_column(name, justify="left" if isinstance(value, str) else "right")
+    for name in columns:
+        table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
     for row in rows[:_MOST_ROWS]:
-        table.add_row(*(_text(value, digits[name]) for name, value in row.items()))
+        table.add_row(*(_text(row[name], digits[name]) for name in columns))
     return table
 
 
@@ -208,6 +210,8 @@ def synthesize(
     made.save(out, codes=codes, overwrite=overwrite)
     screen = console()
     screen.print(f"rows: {out} ({len(made):,} synthetic rows, seed {made.seed})")
+    if "left_out" in made.origin:
+        screen.print(f"left out: {made.origin['left_out']}")
     for sentence in made.distance_sentences():
         screen.print(sentence)
     if made.interrupted:

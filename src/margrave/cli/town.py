@@ -133,7 +133,8 @@ def inhabitants() -> dict[str, Codes]:
 def write_csv(path: Path) -> None:
     """Write the town as a table that people would have: years, incomes and words instead of codes."""
     people, generator = inhabitants(), np.random.default_rng(_SEED + 1)
-    columns = {name: [DOMAIN[name].categories[code] for code in codes.tolist()] for name, codes in people.items()}
+    named = {name: DOMAIN[name].categories for name in people}
+    columns = {name: [named[name][code] for code in codes.tolist()] for name, codes in people.items()}
     columns["age"] = _within(generator, people["age"], _YEARS)
     columns["income"] = _within(generator, people["income"], _INCOMES)
     larger = (5 + generator.integers(0, 4, INHABITANTS)).tolist()

@@ -3,12 +3,14 @@
 Engines put values, numbers of rows and passwords into their messages, so no message of an engine gets through. An error
 of margrave's own is raised again with its text alone. Of any other error only the type is shown, with what errors of
 that type mean. Neither has a cause or a context that would carry the message of the engine along. Addresses of
-databases are shown without user, password and options.
+databases are shown without user, password and options. Some tools print the variables of every function that an error
+has passed through: what held rows or exact counts is emptied before an error gets out.
 """
 
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -85,8 +87,29 @@ def quietly(work: Callable[[], T], what: str) -> T:
         problem = type(error)(str(error))
     except Exception as error:
         problem = DataError(f"{what} {_meaning(type(error))}", remedy=f"{_NOT_SHOWN}")
+    except BaseException as error:  # such as Ctrl-C, which says nothing but where it came
+        empty_frames(error)
+        raise
     # Raised here, outside the handler, it has no context.
     raise problem
+
+
+def empty_frames(error: BaseException) -> None:
+    """Empty the variables of all functions that an error, and those it was raised from, came through and left.
+
+    Parameters
+    ----------
+    error
+        What was raised; its text and its lines stay.
+    """
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            traceback.clear_frames(one.__traceback__)
+            waiting += [one.__cause__, one.__context__]
 
 
 def _meaning(kind: type[Exception]) -> str:

@@ -149,7 +149,7 @@ class Domain:
             return cls.from_json(read_text(file))
         except OSError as error:
             raise DomainError(
-                f"{file} cannot be read ({error.strerror})", remedy="give the path of a codebook"
+                f"{file} cannot be read ({error.strerror})", remedy="give the path of a domain file"
             ) from error
         except DomainError as error:
             raise DomainError(f"{os.fspath(path)}: {error}") from error
@@ -263,20 +263,22 @@ def _codebook_attributes(document: Mapping[str, Any]) -> list[Attribute]:
     """Return the attributes of a codebook."""
     schema = document.get("schema")
     if isinstance(schema, bool) or not isinstance(schema, int) or schema < 1:
-        raise DomainError(f"the codebook has schema {schema!r}", remedy=f'write "schema": {_SCHEMA}')
+        raise DomainError(f"the domain file has schema {schema!r}", remedy=f'write "schema": {_SCHEMA}')
     if schema > _SCHEMA:
-        raise DomainError(f"the codebook has schema {schema}, this margrave reads {_SCHEMA}", remedy="upgrade it")
-    check_keys("the codebook", document, _CODEBOOK_KEYS, needed="attributes")
+        raise DomainError(f"the domain file has schema {schema}, this margrave reads {_SCHEMA}", remedy="upgrade it")
+    check_keys("the domain file", document, _CODEBOOK_KEYS, needed="attributes")
     if not isinstance(document["attributes"], list):
-        raise DomainError("the attributes of a codebook must be a list", remedy="write them in [ ]")
+        raise DomainError("the attributes of a domain file must be a list", remedy="write them in [ ]")
     return [_codebook_attribute(place, entry) for place, entry in enumerate(document["attributes"], start=1)]
 
 
 def _codebook_attribute(place: int, entry: object) -> Attribute:
     """Return the attribute that one entry of a codebook describes."""
     if not isinstance(entry, dict):
-        raise DomainError(f"attribute {place} of the codebook is not an object", remedy='write {"name": …, "size": …}')
-    check_keys(f"attribute {place} of the codebook", entry, attribute_keys(), needed="name")
+        raise DomainError(
+            f"attribute {place} of the domain file is not an object", remedy='write {"name": …, "size": …}'
+        )
+    check_keys(f"attribute {place} of the domain file", entry, attribute_keys(), needed="name")
     return Attribute.from_entry(entry)
 
 

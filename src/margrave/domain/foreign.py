@@ -391,16 +391,16 @@ def parse_yaml(text: str) -> dict[str, Any]:
     except (ValueError, ArithmeticError, RecursionError):
         # A date that does not exist, a number too large for a float.
         raise DomainError(
-            "YAML with a value that cannot be read", remedy="write the metadata of SmartNoise, or a codebook in JSON"
+            "YAML with a value that cannot be read", remedy="write the metadata of SmartNoise, or a domain file in JSON"
         ) from None
     except yaml.YAMLError as error:
         place = getattr(error, "problem_mark", None)
         where = "" if place is None else f" at line {place.line + 1}"
         raise DomainError(
-            f"not YAML{where}", remedy="write the metadata of SmartNoise, or a codebook in JSON"
+            f"not YAML{where}", remedy="write the metadata of SmartNoise, or a domain file in JSON"
         ) from None
     if not isinstance(document, dict):
-        raise DomainError("not a YAML mapping", remedy="write the metadata of SmartNoise, or a codebook in JSON")
+        raise DomainError("not a YAML mapping", remedy="write the metadata of SmartNoise, or a domain file in JSON")
     return document
 
 

@@ -407,3 +407,33 @@ def _without_nan(codes: CodeArray, values: Doubles) -> CodeArray:
     """Return the codes with ``MISSING`` where the value is not a number."""
     missing = np.isnan(values)
     return np.where(missing, np.int32(MISSING), codes) if missing.any() else codes
+
+
+def distinct_categories(categories: Sequence[str]) -> tuple[str, ...]:
+    """Return the categories of an attribute, told apart by their codes where two of them read the same."""
+    seen = set(categories)
+    if len(seen) == len(categories):
+        return tuple(categories)
+    # The labels 1 and "1" are two values with one spelling.
+    told: list[str] = []
+    taken: set[str] = set()
+    for code, category in enumerate(categories):
+        name = category if category not in taken else f"{category} (code {code})"
+        while name in taken or (name != category and name in seen):
+            name += "′"
+        told.append(name)
+        taken.add(name)
+    return tuple(told)
+
+
+def table_label(names: Iterable[object], *, total: str = "the total") -> str:
+    """Return the label of the table over these attributes, as in ``age × sex``.
+
+    Parameters
+    ----------
+    names
+        The attributes, in the order of the label.
+    total
+        What the table of no attributes is called.
+    """
+    return " × ".join(map(str, names)) or total

@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from margrave.algebra.transform import integrate
+from margrave.domain.values import table_label
 from margrave.errors import MeasurementError, suggestion
 from margrave.escaping import guarded
 from margrave.privacy.budget import shown_value
@@ -287,7 +288,7 @@ def observation(domain: Domain, entry: object) -> Observation:
     values = _array(names, given, shape, what)
     if not callable(getattr(noise, "loss", None)) or not callable(getattr(noise, "gradient", None)):
         raise MeasurementError(
-            f"the noise of {spoken(names)} is {noise!r}",
+            f"the noise of {table_label(names)} is {noise!r}",
             remedy="give Gaussian(variance), Laplace(scale), or an object with "
             "the methods loss(residual, observed) and gradient(residual, observed)",
         )
@@ -295,7 +296,7 @@ def observation(domain: Domain, entry: object) -> Observation:
     if covariance is not None and covariance.shape != (values.size, values.size):
         wanted = (values.size, values.size)
         raise MeasurementError(
-            f"the covariance of {spoken(names)} has shape {covariance.shape}", remedy=f"it must have {wanted}"
+            f"the covariance of {table_label(names)} has shape {covariance.shape}", remedy=f"it must have {wanted}"
         )
     if positions != order:
         axes = _axes(order)
@@ -312,7 +313,7 @@ def marginal(domain: Domain, entry: object) -> tuple[AttributeSet, Floats, float
     positions, order = _positions(domain, names)
     shape = tuple(domain.shape[position] for position in order)
     values = _array(names, given, shape, "a table has one entry for each value of each attribute")
-    number = checked_positive(f"the variance of {spoken(names)}", variance)
+    number = checked_positive(f"the variance of {table_label(names)}", variance)
     return positions, values if positions == order else values.transpose(_axes(order)), number
 
 
@@ -335,7 +336,9 @@ def _positions(domain: Domain, names: Names) -> tuple[AttributeSet, AttributeSet
     """Return the positions of the names, ascending and as given."""
     positions = domain.positions(names)
     if len(positions) != len(names):
-        raise MeasurementError(f"a measurement of {spoken(names)} names an attribute twice", remedy="name each once")
+        raise MeasurementError(
+            f"a measurement of {table_label(names)} names an attribute twice", remedy="name each once"
+        )
     place = dict(zip(domain.names(positions), positions, strict=True))
     return positions, tuple(place[name] for name in names)
 
@@ -350,21 +353,18 @@ def _array(names: Names, given: object, shape: tuple[int, ...], what: str) -> Fl
     try:
         values = real_array(given)
     except (TypeError, ValueError) as error:
-        raise MeasurementError(f"the measurement of {spoken(names)} must be an array of numbers ({error})") from error
+        raise MeasurementError(
+            f"the measurement of {table_label(names)} must be an array of numbers ({error})"
+        ) from error
     if values.shape != shape:
         raise MeasurementError(
-            f"the measurement of {spoken(names)} has shape {values.shape}", remedy=f"it must have {shape}: {what}"
+            f"the measurement of {table_label(names)} has shape {values.shape}", remedy=f"it must have {shape}: {what}"
         )
     if not np.isfinite(values).all():
         raise MeasurementError(
-            f"the measurement of {spoken(names)} holds NaN or infinity", remedy="give finite numbers"
+            f"the measurement of {table_label(names)} holds NaN or infinity", remedy="give finite numbers"
         )
     return values
-
-
-def spoken(names: Iterable[object]) -> str:
-    """Return the attributes as a person would write the table, ``age × sex``."""
-    return " × ".join(map(str, names)) or "the total"
 
 
 def read_only(array: NDArray[Number]) -> NDArray[Number]:
@@ -555,7 +555,7 @@ def mbi_entries(domain: Domain, measured: Iterable[Any]) -> tuple[list[NoisyTabl
             tables.append(entry)
         else:
             raise MeasurementError(
-                f"the measurement of {spoken(names)} has a query of its own",
+                f"the measurement of {table_label(names)} has a query of its own",
                 remedy="margrave takes measurements of whole tables; give residuals by Measurements.from_residuals",
             )
     return tables, residuals

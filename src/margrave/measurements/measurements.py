@@ -35,6 +35,7 @@ from margrave.algebra.layout import AttributeSet, Layout, canonical
 from margrave.algebra.transform import corner, difference, integrate, integrate_corners
 from margrave.discrete_gaussian import exact_variance
 from margrave.domain.domain import Domain
+from margrave.domain.values import table_label
 from margrave.errors import MargraveError, MeasurementError
 from margrave.escaping import html_table
 from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive, write_archive
@@ -53,7 +54,6 @@ from margrave.measurements.entries import (
     read_noisy_tables,
     read_only,
     real_array,
-    spoken,
 )
 from margrave.measurements.provenance import Provenance
 
@@ -272,7 +272,7 @@ class Measurements:
             )
         for place in np.flatnonzero(precisions == 0).tolist():
             if layout.view(values, place).any():
-                named = spoken(domain.names(layout.sets[place]))
+                named = table_label(domain.names(layout.sets[place]))
                 raise MeasurementError(f"{named} has precision 0 and values", remedy="give its precision, or zeros")
         often = _checked_counts(precisions, counts)
         if averages is not None:
@@ -321,7 +321,7 @@ class Measurements:
         `CenteredQuery`. What mbi minimises is then the negative logarithm of the likelihood, up to a constant.
         """
         if self.others:
-            named = spoken(self.domain.names(self.others[0].positions))
+            named = table_label(self.domain.names(self.others[0].positions))
             raise MeasurementError(
                 f"the noise of {named} is not Gaussian with one variance",
                 remedy="mbi takes a standard deviation for each measurement, and these have none",
@@ -636,7 +636,7 @@ def _noise_entry(domain: Domain, one: Observation) -> dict[str, object]:
         return {**entry, "noise": "laplace", "scale": one.noise.scale}
     if isinstance(one.noise, Gaussian):
         return {**entry, "noise": "gaussian"}
-    named = spoken(domain.names(one.positions))
+    named = table_label(domain.names(one.positions))
     raise MeasurementError(
         f"the noise of {named} is an object of your own, which no file can hold",
         remedy="save measurements with Gaussian and Laplace noise only, and add your own after loading",

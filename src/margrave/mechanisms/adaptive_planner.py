@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from margrave.privacy.noise import Sampler
     from margrave.workload import Workload
 
+# Numbers held at once for each cell: as the planner, with the first values and the sums of what is measured again.
+_ARRAYS = 7
+
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptivePlanner(Mechanism):
@@ -112,6 +115,7 @@ class AdaptivePlanner(Mechanism):
             charged,
             ledger=run.ledger,
             purpose=f"adaptive planner: residuals for {asked!r}",
+            arrays=_ARRAYS,
             keep=run.keep,
             defer_signals=run.defer_signals,
         ) as spent:

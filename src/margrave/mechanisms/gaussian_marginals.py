@@ -36,11 +36,13 @@ from margrave.privacy.budget import DEFAULT_DELTA, Budget, Number, exact_number
 from margrave.workload import Workload
 
 if TYPE_CHECKING:
-    from margrave.algebra.kernels import Floats
+    from margrave.algebra.kernels import Floats, Integers
     from margrave.privacy.ledger import Ledger
     from margrave.privacy.noise import Sampler
 
 _Asked = list[tuple[tuple[str, ...], Fraction]]
+# Numbers held at once for each cell: counts, noisy tables, and their residuals while they are combined.
+_ARRAYS = 5.5
 # Longer fractions of ρ are rounded up to this many binary digits.
 _DIGITS = 201
 
@@ -155,15 +157,14 @@ class GaussianMarginals(Mechanism):
             budget,
             ledger=run.ledger,
             purpose=purpose,
+            arrays=_ARRAYS,
             keep=run.keep,
             defer_signals=run.defer_signals,
         ) as spent:
             noisy = []
             for names, variance in asked:
                 place = layout.places[declared.positions(names)]
-                start, end = layout.index.offset[place], layout.index.offset[place + 1]
-                exact = spent.counts[start:end].reshape(layout.shape(place))
-                noisy.append((names, measure_marginal(exact, variance, drawing), float(variance)))
+                noisy.append((names, _drawn(spent.counts, layout, place, variance, drawing), float(variance)))
             record = provenance(
                 self.title,
                 steps,
@@ -192,6 +193,12 @@ class GaussianMarginals(Mechanism):
             )
         declared = _domain(source, self.domain)
         return declared, _given(declared, self.variances)
+
+
+def _drawn(counts: Integers, layout: Layout, place: int, variance: Fraction, sampler: Sampler) -> Integers:
+    """Return one table of the exact counts of a closure with noise."""
+    start, end = layout.index.offset[place], layout.index.offset[place + 1]
+    return measure_marginal(counts[start:end].reshape(layout.shape(place)), variance, sampler)
 
 
 def divided(workload: Workload, budget: Budget, contributions: int) -> _Asked:

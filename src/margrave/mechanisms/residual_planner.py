@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 # Costs are rounded up to multiples of this share of the budget before they are added: thousands of exact fractions have
 # a common denominator of millions of digits. The noise of a plan leaves room for more than that.
 _SHARE = Fraction(1, 2**80)
+# Numbers held at once for each cell: counts, noisy values, those of the stage that is drawn, and the copy returned.
+_ARRAYS = 4
 # Of the budget, for measuring the total first, unless another is asked for (docs/adaptive.md).
 TOTAL_SHARE = Fraction(1, 50)
 
@@ -172,6 +174,7 @@ class ResidualPlanner(Mechanism):
             made.budget,
             ledger=run.ledger,
             purpose=purpose,
+            arrays=_ARRAYS,
             keep=run.keep,
             defer_signals=run.defer_signals,
         ) as spent:
@@ -216,6 +219,7 @@ class ResidualPlanner(Mechanism):
             budget,
             ledger=run.ledger,
             purpose=purpose,
+            arrays=_ARRAYS,
             keep=run.keep,
             defer_signals=run.defer_signals,
         ) as spent:

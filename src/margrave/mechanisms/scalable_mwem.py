@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from margrave.privacy.noise import Sampler
     from margrave.workload import Workload
 
+# Numbers held at once for each cell: counts, estimates, and the tables measured so far.
+_ARRAYS = 3
 # b, B, the cap, and how many terms are added between two cuts, as in (1). The grid moves the score of a table of a
 # million cells by at most 8 people.
 GRID_BITS = 16
@@ -122,7 +124,7 @@ class ScalableMWEM(Mechanism):
     name = "mwem"
     title = "scalable MWEM"
     staged = True
-    summary = "round by round, the table that is answered worst so far (adaptive: no error bars)"
+    summary = "round by round, the table that is answered worst so far (no error bars)"
 
     rounds: int = option(30, "How many tables to measure.")
     initial_share: Number = option(Fraction(1, 10), "The share of the budget for the total.")
@@ -180,6 +182,7 @@ class ScalableMWEM(Mechanism):
             charged,
             ledger=run.ledger,
             purpose=purpose,
+            arrays=_ARRAYS,
             keep=run.keep,
             defer_signals=run.defer_signals,
         ) as spent:

@@ -18,6 +18,7 @@ them, and are put back at the end in any case. A signal that the process ignores
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import signal
@@ -25,6 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from fractions import Fraction
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -32,7 +34,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from margrave.algebra.kernels import Integers, thread_count
-from margrave.data.redaction import quietly
+from margrave.data.redaction import empty_frames, quietly
 from margrave.data.source import Source, TableSource, is_source
 from margrave.errors import BudgetRefusedError, DataError, DomainError, LedgerError, MeasurementError, PlanError
 from margrave.measurements.measurements import Measurements
@@ -103,6 +105,7 @@ def spending(
     *,
     ledger: Ledger | None,
     purpose: str,
+    arrays: float = 4,
     keep: Keep | None = None,
     defer_signals: bool = False,
 ) -> Iterator[Spending]:
@@ -122,6 +125,8 @@ def spending(
         Where it is charged; nowhere if None.
     purpose
         What for.
+    arrays
+        How many numbers the mechanism holds at once, counts included, for each cell of the closure.
     keep
         Is given what was measured after every stage.
     defer_signals
@@ -134,14 +139,18 @@ def spending(
             "defer_signals is given and keep is not: signals can wait only for measurements that are kept",
             remedy="give keep=…, a function that saves them",
         )
-    counts = _count(source, workload.domain, layout, budget, ledger)
+    counted = _count(source, workload.domain, layout, budget, ledger, arrays)
     with deferred_signals(budget, asked=defer_signals) as deferral:
         deferral.deliver()
         entry = None
         if ledger is not None:
             entry = ledger.charge(budget, purpose, **_details(source, workload, budget))
         deferral.charged()
-        yield Spending(counts, entry, keep, deferral)
+        try:
+            yield Spending(counted.counts, entry, keep, deferral)
+        except BaseException as error:
+            empty_frames(error)
+            raise
 
 
 def _details(source: Source, workload: Workload, budget: Budget) -> dict[str, Detail]:
@@ -158,7 +167,22 @@ def _details(source: Source, workload: Workload, budget: Budget) -> dict[str, De
     }
 
 
-def _count(source: Source, domain: Domain, layout: Layout, budget: Budget, ledger: Ledger | None) -> Integers:
+@dataclass(frozen=True, eq=False)
+class _Counted:
+    """Exact counts where they are not shown: some tools print the variables of functions that an error comes through.
+
+    Attributes
+    ----------
+    counts
+        One number for each cell of the closure. PRIVATE.
+    """
+
+    counts: Integers = field(repr=False)
+
+
+def _count(
+    source: Source, domain: Domain, layout: Layout, budget: Budget, ledger: Ledger | None, arrays: float
+) -> _Counted:
     """Return the exact counts of every table of a closure, once nothing is left to refuse. PRIVATE."""
     budget.epsilon()  # what could not be stated later is refused now
     refuse_draft(domain)
@@ -179,8 +203,8 @@ def _count(source: Source, domain: Domain, layout: Layout, budget: Budget, ledge
         )
     if ledger is not None:
         ledger.require_domain(domain.fingerprint)
-    _check_memory(domain, layout)
-    return _checked_counts(quietly(lambda: source.count(layout), "the private table"), layout)
+    _check_memory(domain, layout, arrays)
+    return _Counted(_checked_counts(quietly(lambda: source.count(layout), "the private table"), layout))
 
 
 def refuse_draft(domain: Domain) -> None:
@@ -196,14 +220,13 @@ def refuse_draft(domain: Domain) -> None:
         )
 
 
-def _check_memory(domain: Domain, layout: Layout) -> None:
+def _check_memory(domain: Domain, layout: Layout, arrays: float) -> None:
     """Raise `MemoryLimitError` if counts and noisy tables cannot be held: running out after the charge would lose it.
 
-    Held at once are the counts, the noisy residuals and one more copy of all of them, and a few copies of the table
-    that each thread works on.
+    Held at once are the arrays of the mechanism, and a few copies of the table that each thread works on.
     """
     cells = np.diff(layout.index.offset)
-    needed = 8 * (3 * layout.cells + 4 * thread_count() * int(cells.max()))
+    needed = math.ceil(8 * (arrays * layout.cells + 4 * thread_count() * int(cells.max())))
     places = np.argsort(-cells, kind="stable")[:3].tolist()
     largest = [(" × ".join(domain.names(layout.sets[place])) or "total", 8 * int(cells[place])) for place in places]
     advice = "leave these out (Workload.filter), or ask for tables of fewer attributes"

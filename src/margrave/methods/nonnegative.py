@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeGuard
 import numpy as np
 
 from margrave.algebra.layout import by_size
+from margrave.domain.values import table_label
 from margrave.errors import ConvergenceError, ReleaseError, suggestion
 from margrave.methods.method import Made, Method, Request, UnrecordableError, Words
 from margrave.options import Kind, option
@@ -345,7 +346,7 @@ def _checked_pairs(pairs: Iterable[tuple[object, object]]) -> Pairs:
     for given, weight in pairs:
         names = _checked_set(given, "a weight is given for")
         if frozenset(names) in found:
-            raise ReleaseError(f"a weight is given twice for {_spoken(names)}", remedy="give one")
+            raise ReleaseError(f"a weight is given twice for {table_label(names)}", remedy="give one")
         found[frozenset(names)] = (names, _checked_weight(names, weight))
     return tuple(found.values())
 
@@ -354,7 +355,7 @@ def _checked_weight(names: Names, weight: object) -> float:
     """Return the weight of a residual as a float if it is positive; it may be infinite."""
     if not _is_number(weight) or not float(weight) > 0:
         raise ReleaseError(
-            f"the weight of {_spoken(names)} is {weight!r}", remedy="give a positive number, or infinity to hold it"
+            f"the weight of {table_label(names)} is {weight!r}", remedy="give a positive number, or infinity to hold it"
         )
     return float(weight)
 
@@ -378,13 +379,8 @@ def _checked_set(given: object, what: str) -> Names:
     if names is None or not all(isinstance(name, str) for name in names):
         raise ReleaseError(f"{what} {given!r}", remedy="give a set of attribute names, as in ('age', 'sex')")
     if len(set(names)) != len(names):
-        raise ReleaseError(f"{what} {_spoken(names)}, with an attribute twice", remedy="name each once")
+        raise ReleaseError(f"{what} {table_label(names)}, with an attribute twice", remedy="name each once")
     return tuple(sorted(names)) if isinstance(given, set | frozenset) else names
-
-
-def _spoken(names: Names) -> str:
-    """Return a set of attributes in words."""
-    return " × ".join(names) or "the total"
 
 
 def _places(domain: Domain, layout: Layout, sets: Iterable[Iterable[str]]) -> tuple[int, ...]:
@@ -397,7 +393,8 @@ def _place(domain: Domain, layout: Layout, names: Names, what: str) -> int:
     positions = domain.positions(names)
     if positions not in layout.places:
         raise ReleaseError(
-            f"{what} {_spoken(domain.names(positions))}, which no table of the workload contains", remedy="leave it out"
+            f"{what} {table_label(domain.names(positions))}, which no table of the workload contains",
+            remedy="leave it out",
         )
     return layout.places[positions]
 
@@ -410,6 +407,6 @@ def _weights_from_pairs(domain: Domain, estimates: Estimates, pairs: Pairs) -> F
         found[_place(domain, layout, names, "a weight is given for")] = weight
     missing = np.flatnonzero(np.isnan(found) & (estimates.counts > 0))
     if missing.size:
-        spoken = _spoken(domain.names(layout.sets[missing[0]]))
-        raise ReleaseError(f"no weight for the residual of {spoken}", remedy="give one for every measured residual")
+        label = table_label(domain.names(layout.sets[missing[0]]))
+        raise ReleaseError(f"no weight for the residual of {label}", remedy="give one for every measured residual")
     return found

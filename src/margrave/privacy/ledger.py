@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from margrave.errors import BudgetRefusedError, LedgerError, PlanError
 from margrave.escaping import html_table
@@ -207,6 +208,37 @@ class Ledger:
         stated = delta if delta is not None else named[-1] if named else DEFAULT_DELTA
         zcdp_epsilon(rho=1, delta=stated)  # refuses what is not a δ
         return Balance(contents.cap, contents.spent, contents.cap - contents.spent, stated)
+
+    def to_dict(self, delta: float | None = None) -> dict[str, Any]:
+        """Return plain values that JSON can hold: what was spent, what is left, and every charge.
+
+        Parameters
+        ----------
+        delta
+            Where ε is stated, as in `balance`.
+        """
+        balance = self.balance(delta)
+        amounts = {"cap": balance.cap, "spent": balance.spent, "remaining": balance.left}
+        return {
+            "ledger": str(self._path),
+            **{name: str(amount) for name, amount in amounts.items()},
+            **{f"{name}_rho": float(amount) for name, amount in amounts.items()},
+            **{f"{name}_epsilon": balance.epsilon(amount) for name, amount in amounts.items()},
+            "delta": balance.delta,
+            "epsilons": "each of its own rho at delta; they do not add up",
+            "torn": self.torn,
+            "entries": [
+                {
+                    "number": one.number,
+                    "time": one.time,
+                    "rho": str(one.rho),
+                    "purpose": one.purpose,
+                    "details": dict(one.details),
+                    "hash": one.hash,
+                }
+                for one in self.entries()
+            ],
+        }
 
     def require_domain(self, fingerprint: str) -> None:
         """Raise `LedgerError` if the charges so far name other domains than this one, unless any domain is allowed.

@@ -248,6 +248,9 @@ def locked(path: Path, *, write: bool) -> Iterator[int]:
             )
         yield file
     finally:
+        # A process that was forked meanwhile has the file open too, and closing it here would not end the lock.
+        with suppress(OSError):
+            lock.flock(file, lock.LOCK_UN)
         os.close(file)
 
 

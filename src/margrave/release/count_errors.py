@@ -16,13 +16,19 @@ factors f_τ of ``uncertainty`` (3) errs by
 
     B = Σ_τ v_τ f_τ        as mean square over queries of its shape: where v = σ², the variance of the estimate.     (3)
 
-**Within a table** large counts err by more than small ones. The same identity holds cell by cell: a count c whose
-unbiased estimate x has variance V errs by (c − x)² − V + 2 Cov(c, x) as mean square. Pooled over cells of all tables of
-an order with about the same c/√V, relative to (3), it gives a curve g:
+**Within a table** large counts err by more than small ones. A count c whose unbiased estimate has variance V errs by
 
-    count_error² = B · g(c/√V),        count_error at least ½, or √V where that is less.                             (4)
+    count_error² = V h(c/√V) + c (V/(V + c))² + V g(c/√V),       at least ½ squared, or V where that is less,        (4)
 
-g is a sum of ramps with non-negative weights, found by least squares: it never falls as counts grow.
+a sum of three parts. The first is the variance of the count itself: the change that one draw of noise makes of it in
+(2), squared, is an unbiased estimate of that to first order, far more precise than (1) where a method has removed most
+of the noise. h is the mean over all cells of an order with about the same c/√V, made to grow with it. The second is
+what the method smooths away: people are whole, so that a cell with the mean c varies by c around what tables of lower
+order predict, and a measurement with variance V leaves V/(V + c) of it. The third is all else, structure that was taken
+for noise. By the identity of (1) a cell errs by (c − x)² − V + 2 Cov(c, x) as mean square, with x the unbiased
+estimate; what that exceeds the first two parts by is fitted by ramps with non-negative weights, so that g grows with
+the count, and only as far as it stands out of the noise. A count below a quarter of the mean of its table counts as
+that much: a zero among large counts is less certain than one among empty cells.
 
 **Not beyond what contains it.** S cannot tell an error below a tenth of the noise from none, and large tables at small
 budgets have noise of thousands. But a true count lies between zero and that of any table line that it is part of, which
@@ -31,30 +37,31 @@ is published with a smaller error. With c the count, f the line's, e its error, 
     count_error² ≤ m (F + 1 − m),     F = f + e,     m = c + F/4n + 1,                                              (7)
 
 for every line, errors of lines first. For a number between 0 and F + 1 with mean m that is the largest variance there
-is (Bhatia and Davis 2000): all people of the line in one of its cells. Of the mean it is supposed that it is not far
-above the count; a quarter of an even share is added, for lines that are themselves uncertain.
+is (Bhatia and Davis 2000): all people of the line in one of its cells. The mean is assumed not to be far above the
+count; a quarter of an even share is added, for lines that are themselves uncertain.
 
 **Never measured.** What was not measured is predicted from what was, and (1) does not know how well. So measured sets
 are left out, half of them at a time, and predicted from the others by the same method:
 
     v_τ m_τ = κ Σ c²,    κ = Σ (‖r̂_τ − z_τ‖² − σ²_τ m_τ) / Σ c²    over the sets of this order that were left out. (5)
 
-The difference is without bias what the prediction is off by. Mechanisms that choose what to measure choose what is
-predicted worst, so that (5) is rather too large.
+The difference is an unbiased estimate of the squared error of the prediction. Mechanisms that choose what to measure
+choose what is predicted worst, so (5) is more likely too large than too small.
 
-**Shares** are N/(N + M), with M the rest of the whole. Errors of one residual in two queries go by the factors of both,
-so that with B_N, B_M and B_NM = Σ_τ v_τ f_τ(N, M), where f(N, M) = f(N, D) − f(N, N),
+**Shares** are N/(N + M), with M the rest of the whole. The errors of one residual in two queries are in proportion to
+the factors of both, so that with B_N, B_M and B_NM = Σ_τ v_τ f_τ(N, M), where f(N, M) = f(N, D) − f(N, N),
 
     E e_N e_M = B_NM/√(B_N B_M) · error of N · error of M                                                            (6)
 
-which is exact where g = 1, on the mean over queries of their shape. ``share`` has what follows from it.
+which is exact on average over queries of their shape where errors do not depend on counts. ``share`` has what follows
+from it.
 
 **Intervals** reach z count_error to both sides of the count, and a little further, since cells that were pooled are
-not all alike; less far where the count is small beside its error: few such cells are off by much, and most by next to
-nothing. They reach no further than those of the estimate would, and are not wider. They also contain what lies within
-half a standard error of the unbiased estimate: where a large true count was shrunk, the pooled error is too small for
-it, but its measurement is mostly on the other side. Ends are whole numbers, not below zero. docs/intervals.md has the
-proof of (1) and coverage as measured.
+not all alike; less far where the count is small beside its error: few such cells are off by much, and most by very
+little. They reach no further than those of the estimate would. They also contain what lies within half a standard
+error of the unbiased estimate, up to about the width of its own interval: where a large true count was shrunk, the
+pooled error is too small for it, but its measurement is mostly on the other side. Ends are whole numbers, not below
+zero. docs/intervals.md has the proof of (1) and coverage as measured.
 """
 
 from __future__ import annotations
@@ -86,21 +93,25 @@ if TYPE_CHECKING:
 # The step δ of (2), in standard deviations: small enough for a derivative, large enough to rise above the tolerance of
 # the solver.
 _STEP = 0.3
-# Draws: as many as keep the cost at three reconstructions, those with sets left out among them.
-_DRAWS = 3
+# Draws, and how many beside reconstructions with sets left out: the cost stays within three reconstructions.
+_DRAWS, _DRAWS_BESIDE = 2, 1
 # Parts that measured sets are left out in, equation (5).
 _FOLDS = 2
-# By how many standard deviations of its noise a set that was left out must be off before it is taken for the worst.
+# By how many standard deviations of its noise a set that was left out must be off before it counts as the worst.
 _SURE = 3.0
-# Pooling: a residual counts by its degrees of freedom beside so many of its order; an order and a bin of the curve by
-# its cells beside so many that err as the unbiased estimate does.
+# How much pooling: the weight of its order beside a single residual, in degrees of freedom; and the weight of the
+# assumption that counts err as unbiased estimates do, beside an order (degrees of freedom) and beside g (cells): the
+# fewer cells there are, the more structure noise can hide.
 _SET_DEGREES, _ORDER_DEGREES, _ORDER_CELLS = 200.0, 20.0, 100.0
-# A function of g that is not flat only below this c/√V must stand out by this many standard deviations.
-_GENTLE, _SIGNIFICANT = 0.2, 1.5
+# A function of g must stand out by this many standard deviations.
+_SIGNIFICANT = 0.5
+# Where h is known, in c/√V; each height counts beside this many cells that err as those of the order do on the mean.
+_KNOTS = np.concatenate([[1e-3], np.geomspace(0.01, 1e4, 24)])
+_KNOT_CELLS = 10.0
 # A count below this share of the table's mean counts as that much: a zero among large counts is less certain than one
 # among empty cells.
-_EMPTIEST = 0.1
-# How much of an even share of its line a count may have on the mean beyond what is published, equation (7).
+_EMPTIEST = 0.25
+# By how much of an even share of its line the mean of a count may exceed what is published, equation (7).
 _EVEN = 0.25
 # Where the ramps that g is made of end, in c/√V.
 _RAMPS = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0])
@@ -111,19 +122,20 @@ _LEAST_SHARE = 1e-4
 _LEAST_ERROR = 0.5
 # Copies of the tables that are held while errors are learned: those of `_Pool`, noise, change, and estimates as moved.
 _ARRAYS = 6.0
-# Errors of cells that are pooled differ, so that their tails are heavier than normal ones: how much further intervals
-# reach, and how much where part of a table was never measured (docs/intervals.md has what this was chosen on).
+# Cells that are pooled have different errors, so the tails are heavier than those of a normal distribution: how much
+# further intervals reach, and how much where part of a table was never measured (chosen as docs/intervals.md says).
 HEAVY, HEAVIER = 1.2, 1.8
-# Of counts far below their error few are off by much and most by next to nothing: intervals need not reach as far.
-_LIGHT = 0.7
+# Few counts far below their error are off by much, most by very little: their intervals need not reach as far.
+_LIGHT = 1.0
 # Intervals reach no further than so many times what those of the estimate do; but where a count is expected to err by
 # so many standard errors of the estimate, as sums of tables that were cut off at zero do, its method adds to the noise.
 _MOST_REACH, _OWN_ERRORS = 0.98, 1.5
-# Half the width of what an interval contains around the unbiased estimate, in standard errors of that.
-NEAR = 0.5
+# An interval contains what lies within so many standard errors of the unbiased estimate, unless that makes it
+# wider than so many times the interval of the estimate.
+NEAR, _MOST_WIDTH = 0.5, 1.03
 SEED = 1
-# How many numbers describe g of an order.
-CURVE = len(_RAMPS) + 1
+# How many numbers describe g of an order, and how many h.
+CURVE, KNOTS = len(_RAMPS) + 1, len(_KNOTS)
 
 
 class Reliability(Enum):
@@ -190,11 +202,17 @@ class CountErrors:
     expected
         Shape (tables,), read-only; v_τ of equation (3).
     curve
-        Shape (orders, bins), read-only; g of equation (4), by number of attributes.
+        Shape (orders, `CURVE`), read-only; g of equation (4), by number of attributes.
     seed, draws
         Of the pretended noise: with the same, the same errors are learned from the same measurements.
     bounds
         Where counts of the release stop being reliable.
+    spread
+        Shape (orders, `KNOTS`), read-only; h of equation (4) by number of attributes. Without it, as by methods whose
+        counts are the estimates and in folders of earlier versions, the squared error is B g.
+    noise
+        Shape (tables,), read-only; σ²_τ of what the counts were made from, infinite where never measured. It differs
+        from that of the estimates where these are the first of several measurements. Without it, that of the estimates.
     """
 
     expected: Floats
@@ -202,10 +220,13 @@ class CountErrors:
     seed: int
     draws: int
     bounds: Bounds = BOUNDS
+    spread: Floats | None = None
+    noise: Floats | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "expected", read_only(self.expected))
-        object.__setattr__(self, "curve", read_only(self.curve))
+        for name in ("expected", "curve", "spread", "noise"):
+            values = getattr(self, name)
+            object.__setattr__(self, name, None if values is None else read_only(values))
 
     def of(
         self,
@@ -272,6 +293,21 @@ class CountErrors:
             )
         return PartErrors(*squares, correlation * np.sqrt(squares[0] * squares[1]))
 
+    def restricted(self, tables: NDArray[np.intp]) -> CountErrors:
+        """Return what was learned about some tables, given their numbers."""
+        noise = None if self.noise is None else self.noise[tables]
+        return replace(self, expected=self.expected[tables], noise=noise)
+
+    def std_error(self, estimates: Estimates, table: int, query: Sequence[Mask]) -> float:
+        """Return √V of a count: the standard error of its estimate if all that was measured had been chosen before.
+
+        Parameters
+        ----------
+        estimates, table, query
+            As in `of`.
+        """
+        return math.sqrt(self._means(estimates, dict(query_factors(estimates, table, query, query))).variance)
+
     def _means(self, estimates: Estimates, factors: Mapping[int, float]) -> _Means:
         """Return B and V of a count with these factors."""
         base = variance = unknown = even = 0.0
@@ -280,28 +316,30 @@ class CountErrors:
             if part == 0:
                 # The factor of the total is the square of the share of all cells that is counted.
                 even = max(float(estimates.values[0]), 0.0) * math.sqrt(max(factor, 0.0))
-            if estimates.counts[part] == 0 and estimates.layout.degrees[part] > 0:
+            noise = _noise_of(estimates, part) if self.noise is None else float(self.noise[part])
+            if math.isinf(noise):
                 unknown += share
             else:
                 base += share
-                variance += residual_variance(estimates, part) * factor
+                variance += noise * factor
         # What is left of a difference of two queries that are one may be a little less than nothing.
         return _Means(max(base, 0.0), max(variance, 0.0), max(unknown, 0.0), even)
 
     def _squares(self, means: _Means, order: int, counts: Floats) -> Floats:
         """Return the expected squared error of each count, equation (4)."""
-        scale = math.sqrt(means.variance) if means.variance > 0 else 1.0
         raised = np.maximum(counts, _EMPTIEST * means.even)
-        squared = means.base * self._growth(order, raised / scale) + _unmeasured(means.unknown, raised)
+        relative = raised / (math.sqrt(means.variance) if means.variance > 0 else 1.0)
+        own = min(order, len(self.curve) - 1)
+        growth: Floats = (_ramps(relative) @ self.curve[own]).reshape(np.shape(relative))
+        if self.spread is None:
+            squared = means.base * growth
+        else:
+            smoothed = _smoothed_away(raised, means.variance)
+            squared = means.variance * (_heights(relative, self.spread[own]) + growth) + smoothed
+        squared = squared + _unmeasured(means.unknown, raised)
         least = math.sqrt(means.variance) if means.unknown == 0 else math.inf
         squares: Floats = np.maximum(squared, min(least, _LEAST_ERROR) ** 2)
         return squares
-
-    def _growth(self, order: int, relative: Floats) -> Floats:
-        """Return g of each count."""
-        weights = self.curve[min(order, len(self.curve) - 1)]
-        growth: Floats = (_ramps(relative) @ weights).reshape(np.shape(relative))
-        return growth
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,8 +396,22 @@ class PartErrors:
         return self.part + self.product
 
 
+def _smoothed_away(counts: Floats, variance: float) -> Floats:
+    """Return the second part of equation (4): what whole people vary by, as far as a measurement does not show it."""
+    means = np.maximum(counts, 0.0)
+    parts: Floats = means * np.square(variance / np.maximum(variance + means, _LEAST_VARIANCE))
+    return parts
+
+
+def _heights(relative: Floats, heights: Floats) -> Floats:
+    """Return h of counts in standard errors: by lines through its logarithms, given its heights at the knots."""
+    logarithms = np.log(np.maximum(relative, _KNOTS[0]))
+    found: Floats = np.exp(np.interp(logarithms, np.log(_KNOTS), np.log(np.maximum(heights, _LEAST_VARIANCE))))
+    return found
+
+
 def _unmeasured(mean: float, counts: Floats) -> Floats | float:
-    """Return the squared error of each count that comes from what was never measured; on the mean as given.
+    """Return the squared error of each count that comes from what was never measured; their mean is given.
 
     A cell departs from what was predicted by a share of itself, or of one person.
     """
@@ -400,19 +452,22 @@ def learn_errors(
         squares = _sums(layout, np.square(made.marginals))
         guessed = _guessed(method, request, variances) * squares / np.maximum(layout.degrees, 1.0)
     if method.unbiased:
-        return CountErrors(np.where(known, variances, guessed), np.tile(np.eye(1, CURVE), (orders, 1)), seed, 0, bounds)
+        curve = np.tile(np.eye(1, CURVE), (orders, 1))
+        return CountErrors(np.where(known, variances, guessed), curve, seed, 0, bounds, noise=variances)
     measured = np.where(known, variances, 0.0)
-    draws = _DRAWS if known.all() else _DRAWS - _FOLDS
+    draws = _DRAWS if known.all() else _DRAWS_BESIDE
     before = _published(method, request.workload, layout, made.marginals)
-    pool = _Pool.of(estimates, before, measured)
+    pool = _Pool.of(estimates, before, measured, draws)
     moved_request = replace(request, progress=None, start=None if made.solution is None else made.solution.state)
     for noise in pretended_noise(layout, measured, seed=seed, draws=draws):
         moved = replace(estimates, values=estimates.values + _STEP * noise)
         again = method.make(replace(moved_request, estimates=moved))
         after = _published(method, request.workload, layout, again.marginals)
         pool.add(noise, (after - before) / (_STEP * draws))
-    expected = np.where(known, pool.expected(), guessed)
-    return CountErrors(expected, pool.curve(expected), seed, draws, bounds)
+    pooled = pool.expected()
+    spread = pool.spread(pooled)
+    expected = np.where(known, pooled, guessed)
+    return CountErrors(expected, pool.curve(spread), seed, draws, bounds, spread, variances)
 
 
 def _published(method: Method, workload: Workload, layout: Layout, marginals: Floats) -> Floats:
@@ -446,16 +501,22 @@ def require_memory_to_learn(workload: Workload, method: Method, *, beside: int =
 def _noise(estimates: Estimates) -> Floats:
     """Return σ²_τ of each residual: infinite where never measured, NaN where there is no single one."""
     layout = estimates.layout
-    found = np.array([residual_variance(estimates, part) for part in range(len(layout.sets))])
-    found[(estimates.counts == 0) & (layout.degrees > 0)] = np.inf
-    return found
+    return np.array([_noise_of(estimates, part) for part in range(len(layout.sets))])
+
+
+def _noise_of(estimates: Estimates, part: int) -> float:
+    """Return σ²_τ of one residual: infinite where never measured, NaN where there is no single one."""
+    if estimates.counts[part] == 0 and estimates.layout.degrees[part] > 0:
+        return math.inf
+    return residual_variance(estimates, part)
 
 
 @dataclass(eq=False)
 class _Pool:
     """Sums of equations (1) and (4) over the draws.
 
-    ``residuals`` are ‖r̂ − z‖² and then S_τ of each table; ``cells`` (c − x)² and then what a cell errs by, less V.
+    ``residuals`` are ‖r̂ − z‖² and then S_τ of each table; ``cells`` (c − x)² and then what a cell errs by, less V;
+    ``changes`` the squares of what a draw changes, in units of V, and how many cells they are of, by order and knot.
     """
 
     layout: Layout
@@ -465,9 +526,11 @@ class _Pool:
     cells: Floats
     determined: NDArray[np.bool_]
     total: float
+    draws: int
+    changes: Floats
 
     @classmethod
-    def of(cls, estimates: Estimates, marginals: Floats, variances: Floats) -> _Pool:
+    def of(cls, estimates: Estimates, marginals: Floats, variances: Floats, draws: int = 1) -> _Pool:
         from margrave.reconstruction.estimates import determined, maximum_likelihood
 
         layout = estimates.layout
@@ -483,12 +546,21 @@ class _Pool:
             np.square(cells, out=cells),
             determined(estimates),
             max(float(estimates.values[0]), 0.0),
+            draws,
+            np.zeros((2, int(layout.index.order.max()) + 1, KNOTS)),
         )
 
     def add(self, noise: Floats, change: Floats) -> None:
         """Add a draw and the change that it made, as a share of all draws."""
         layout = self.layout
         self.residuals += 2 * _sums(layout, noise * transform.center(layout, change))
+        for table, attributes in enumerate(layout.sets):
+            variance = self._means(table, self.variances)[1]
+            if variance > 0:
+                near = _nearest_knot(self._relative(table, variance))
+                squares = np.square(layout.view(change, table).ravel()) * (self.draws / variance)
+                self.changes[0, len(attributes)] += np.bincount(near, squares, KNOTS)
+                self.changes[1, len(attributes)] += np.bincount(near, minlength=KNOTS) / self.draws
         change *= transform.reconstruct(layout, noise)
         change *= 2
         self.cells += change
@@ -496,7 +568,7 @@ class _Pool:
     def expected(self) -> Floats:
         """Return v_τ, pooled: of each order, and of each residual beside its order."""
         order, degrees = self.layout.index.order, self.layout.degrees
-        # Noise far below one person is not what is left of a solve that stops at its tolerance.
+        # Where noise is far below one person, the tolerance of the solver leaves more than the noise.
         noise = np.maximum(self.variances, _LEAST_VARIANCE) * degrees * (self.variances > 0)
         share = np.zeros(len(noise))
         for k in range(int(order.max()) + 1):
@@ -509,35 +581,67 @@ class _Pool:
             share[own] = np.maximum((raw * weight + usual * _SET_DEGREES) / (weight + _SET_DEGREES), usual / 4)
         return share * np.maximum(self.variances, _LEAST_VARIANCE) * (self.variances > 0)
 
-    def curve(self, expected: Floats) -> Floats:
-        """Return the weights of the ramps of g, by order."""
+    def spread(self, expected: Floats) -> Floats:
+        """Return the heights of h at the knots, by order: pooled, and never falling."""
+        from scipy.optimize import isotonic_regression
+
         layout = self.layout
-        orders, ramps = int(layout.index.order.max()) + 1, len(_RAMPS) + 1
-        squares, products, usual = (
-            np.zeros((orders, ramps, ramps)),
-            np.zeros((orders, ramps)),
-            np.zeros((orders, ramps)),
-        )
-        seen = np.zeros(orders)
+        usual, seen = np.zeros(len(self.changes[0])), np.zeros(len(self.changes[0]))
         for table, attributes in enumerate(layout.sets):
-            if not self.determined[table]:
-                continue
             mean, variance = self._means(table, expected)
-            if not variance > 0:
+            if variance > 0:
+                cells = math.prod(layout.shape(table))
+                usual[len(attributes)] += cells * mean / variance
+                seen[len(attributes)] += cells
+        heights: Floats = np.zeros(self.changes[0].shape)
+        for k, (squares, cells) in enumerate(zip(*self.changes, strict=True)):
+            # A count far below its noise is cut off or shrunk, one far above has the noise of its order.
+            share = min(usual[k] / seen[k], 1.0) if seen[k] > 0 else 1.0
+            supposed = share * np.square(_KNOTS) / (1 + np.square(_KNOTS))
+            found = (cells > 0) if cells.any() else np.ones(KNOTS, dtype=np.bool_)
+            weight = cells[found] + _KNOT_CELLS
+            means = (squares[found] + _KNOT_CELLS * supposed[found]) / weight
+            growing = isotonic_regression(means, weights=weight).x
+            heights[k] = np.interp(np.arange(KNOTS), np.flatnonzero(found), growing)
+        return heights
+
+    def curve(self, spread: Floats) -> Floats:
+        """Return the weights of the ramps of g, by order: what cells err by beyond the other parts of equation (4).
+
+        In units of V what a cell seems to err by has a variance of about 2, from the square of its noise alone. Every
+        ramp must stand out of that.
+        """
+        layout = self.layout
+        orders = len(spread)
+        squares, products = np.zeros((orders, CURVE, CURVE)), np.zeros((orders, CURVE))
+        usual, left, seen = np.zeros((orders, CURVE)), np.zeros(orders), np.zeros(orders)
+        for table, attributes in enumerate(layout.sets):
+            _, variance = self._means(table, self.variances)
+            if not (self.determined[table] and variance > 0):
                 continue
-            begin, end = layout.index.offset[table : table + 2]
-            raised = np.maximum(self.counts[begin:end], _EMPTIEST * self.total / (end - begin))
-            rows = _ramps(raised / math.sqrt(variance)) * (mean / variance)
-            squares[len(attributes)] += rows.T @ rows
-            seen[len(attributes)] += len(rows)
-            usual[len(attributes)] += rows.sum(axis=0)
-            products[len(attributes)] += rows.T @ (self.cells[begin:end] / variance - 1)
-        for k in range(orders):
-            # Some average cells that err as the estimate does: where there are few cells, these say most.
-            row = usual[k] / max(float(seen[k]), 1.0)
+            k, (begin, end) = len(attributes), layout.index.offset[table : table + 2]
+            relative = self._relative(table, variance)
+            rows = _ramps(relative)
+            known = _heights(relative, spread[k]) + _smoothed_away(relative * math.sqrt(variance), variance) / variance
+            squares[k] += rows.T @ rows
+            products[k] += rows.T @ (self.cells[begin:end] / variance - 1 - known)
+            usual[k] += rows.sum(axis=0)
+            left[k] += np.sum(1 - known)
+            seen[k] += len(rows)
+        fitted = np.zeros((orders, CURVE))
+        for k in np.flatnonzero(seen).tolist():
+            threshold = _SIGNIFICANT * np.sqrt(2 * np.diag(squares[k]))
+            row = usual[k] / seen[k]
             squares[k] += _ORDER_CELLS * np.outer(row, row)
-            products[k] += _ORDER_CELLS * row
-        return np.array([_fitted(*sums) for sums in zip(squares, products, strict=True)])
+            products[k] += _ORDER_CELLS * row * max(left[k] / seen[k], 0.0) - threshold
+            fitted[k] = _fitted(squares[k], products[k])
+        return fitted
+
+    def _relative(self, table: int, variance: float) -> Floats:
+        """Return the counts of a table in standard errors; a zero among large counts as one that is not quite empty."""
+        begin, end = self.layout.index.offset[table : table + 2]
+        raised: Floats = np.maximum(self.counts[begin:end], _EMPTIEST * self.total / (end - begin))
+        return raised / math.sqrt(variance)
 
     def _means(self, table: int, expected: Floats) -> tuple[float, float]:
         """Return B and V of a cell of a table."""
@@ -555,19 +659,19 @@ def _ramps(relative: Floats) -> Floats:
     return np.concatenate([np.ones_like(flat), np.minimum(flat / _RAMPS, 1.0)], axis=1)
 
 
-def _fitted(squares: Floats, products: Floats) -> Floats:
-    """Return the non-negative weights of least squares, from sums over cells in units of their V.
+def _nearest_knot(relative: Floats) -> NDArray[np.intp]:
+    """Return the number of the knot of h that is nearest to each count, by logarithms."""
+    between = (np.log(_KNOTS[1:]) + np.log(_KNOTS[:-1])) / 2
+    nearest: NDArray[np.intp] = np.searchsorted(between, np.log(np.maximum(relative, _KNOTS[0])))
+    return nearest
 
-    In these units what a cell seems to err by has a variance of about 2, from the square of its noise alone. Functions
-    that matter for the smallest counts, which are most cells and err by least, must stand out of that.
-    """
+
+def _fitted(squares: Floats, products: Floats) -> Floats:
+    """Return the non-negative weights of least squares, from sums over cells."""
     from scipy.optimize import nnls
 
-    steep = np.concatenate([[True], _RAMPS < _GENTLE])
-    threshold = np.where(steep, _SIGNIFICANT * np.sqrt(2 * np.diag(squares)), 0.0)
-    matrix = squares + np.diag(1e-9 + 1e-9 * np.diag(squares))
-    factor = np.linalg.cholesky(matrix)
-    weights: Floats = nnls(factor.T, np.linalg.solve(factor, products - threshold))[0]
+    factor = np.linalg.cholesky(squares + np.diag(1e-9 + 1e-9 * np.diag(squares)))
+    weights: Floats = nnls(factor.T, np.linalg.solve(factor, products))[0]
     return weights
 
 
@@ -596,7 +700,7 @@ def _guessed(method: Method, request: Request, variances: Floats) -> Floats:
         squared = _sums(layout, np.square(error, out=error)) - variances * layout.degrees
         away[left_out] = squared[left_out]
         scale[left_out] = _sums(layout, np.square(predicted))[left_out]
-    # Sets differ much: as the worst of those that were left out, less what noise alone makes of the worst of many.
+    # Sets differ much, so the worst of those left out counts, less what noise alone makes of the worst of many.
     noise = np.where(scale > 0, np.where(np.isfinite(variances), variances, 0.0) * np.sqrt(2 * layout.degrees), 0.0)
     worst = (away - _SURE * noise) / np.maximum(scale, 1.0)
     found = [
@@ -608,7 +712,7 @@ def _guessed(method: Method, request: Request, variances: Floats) -> Floats:
     known = [k for k in range(len(found)) if scale[order == k].any()]
     if not known:
         return _prior_guess(estimates, variances)
-    # Where no set of an order was measured, as those of the nearest order.
+    # An order of which no set was measured is taken to be like the nearest order.
     spread = np.array([max(found[min(known, key=lambda other: abs(other - k))], 0.0) for k in range(len(found))])
     return spread[order]
 
@@ -665,10 +769,10 @@ def count_interval(
     if estimate is not None:
         near = NEAR * (std_error or 0.0)
         low, high = np.minimum(low, estimate - near), np.maximum(high, estimate + near)
-        # Where count and estimate are far apart, the end beyond the count gives way.
-        excess = np.maximum(high - low - 2 * most, 0.0)
-        low = np.where(estimate > counts, np.minimum(low + excess, counts), low)
-        high = np.where(estimate > counts, high, np.maximum(high - excess, counts))
+        # Where count and estimate are far apart, the end beyond the estimate gives way: the count's own reach stays.
+        excess = np.maximum(high - low - 2 * _MOST_WIDTH * most, 0.0)
+        low = np.where(estimate > counts, low, np.minimum(low + excess, counts))
+        high = np.where(estimate > counts, np.maximum(high - excess, counts), high)
     # A true count is a whole number: ends move inwards, though not past the count itself.
     low = np.maximum(np.minimum(np.ceil(low), np.floor(counts)), 0.0) + 0.0
     high = np.maximum(np.maximum(np.floor(high), np.ceil(counts)), 0.0)

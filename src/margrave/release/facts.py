@@ -284,7 +284,7 @@ def kept_rows(domain: Domain, provenance: Provenance | None) -> str:
     if provenance is not None and is_enforced(provenance):
         said.append(f"at most {format_rows(provenance)}{of_result(provenance)} of each person")
     if any(attribute.outside == "drop" for attribute in domain):
-        said.append("no row with a value that the codebook tells to drop")
+        said.append("no row with a value that the domain drops")
     if not said:
         return ""
     return f"Counts and intervals are of the rows that were kept: {', and '.join(said)}. The table may hold more."

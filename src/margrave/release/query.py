@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.domain.values import Label
+from margrave.domain.values import Label, table_label
 from margrave.errors import QueryError, ReleaseError
-from margrave.measurements.entries import read_only, spoken
+from margrave.measurements.entries import read_only
 from margrave.release.condition import Masks, both, read_condition
 from margrave.release.count_errors import BOUNDS, Line
 from margrave.release.share import Share
@@ -73,7 +73,7 @@ def read_query(domain: Domain, where: Where, by: Iterable[str]) -> Query:
     names = tuple(by)
     every = [(name, _all(domain, name)) for name in names]
     if len(dict(every)) != len(names):
-        raise QueryError(f"by names an attribute twice in {spoken(names)}", remedy="name each once")
+        raise QueryError(f"by names an attribute twice in {table_label(names)}", remedy="name each once")
     return Query(names, both(dict(every), read_where(domain, where)))
 
 
@@ -127,13 +127,13 @@ class PublishedTables:
         """Return the number of the table over these attributes if a table of the workload contains them all."""
         positions = self.domain.positions(names)
         if len(positions) != len(names):
-            raise ReleaseError(f"the table {spoken(names)} names an attribute twice", remedy="name each once")
+            raise ReleaseError(f"the table {table_label(names)} names an attribute twice", remedy="name each once")
         if positions in self.estimates.layout.places:
             return self.estimates.layout.places[positions]
-        nearest = [spoken(self.domain.names(members)) for members in self._nearest(positions)]
+        nearest = [table_label(self.domain.names(members)) for members in self._nearest(positions)]
         hint = f"; tables that cover some of it: {', '.join(nearest)}" if nearest else ""
         raise ReleaseError(
-            f"no table of this release covers {spoken(names)}{hint}",
+            f"no table of this release covers {table_label(names)}{hint}",
             remedy="put it into the workload and reconstruct again",
         )
 
@@ -167,7 +167,7 @@ class PublishedTables:
     def missing(self, place: int, query: Sequence[Mask]) -> tuple[str, ...]:
         """Return the residuals that a query over a table needs and that were never measured, in words."""
         parts = unmeasured(self.estimates, place, query)
-        return tuple(spoken(self.domain.names(self.estimates.layout.sets[part])) for part in parts)
+        return tuple(table_label(self.domain.names(self.estimates.layout.sets[part])) for part in parts)
 
     def covariance(self, place: int, one: Sequence[Mask], other: Sequence[Mask]) -> float | None:
         """Return the covariance of two queries over a table, None where it is not known."""
@@ -232,10 +232,17 @@ def answer(tables: PublishedTables, place: int, query: Query, level: float) -> T
         level=level,
         direct=None if variance is None else tables.direct_noise(place, cell),
         count_error=None if tables.errors is None else _expected_errors(tables, place, query, {}),
-        noise=None if missing else tables.noise(place, cell),
+        noise=None if missing else _noise(tables, place, cell),
         bounds=BOUNDS if tables.errors is None else tables.errors.bounds,
         smoothed=tables.method.agree,
     )
+
+
+def _noise(tables: PublishedTables, place: int, cell: Sequence[Mask]) -> float | None:
+    """Return the standard error of what a count was made from, as if that had been chosen before; None if not known."""
+    if tables.errors is None:
+        return tables.noise(place, cell)
+    return tables.errors.std_error(tables.estimates, place, cell)
 
 
 def _expected_errors(tables: PublishedTables, place: int, query: Query, found: dict[frozenset[str], Floats]) -> Floats:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from margrave.domain.values import table_label
 from margrave.errors import ReleaseError
 from margrave.escaping import html_table
-from margrave.measurements.entries import spoken
 from margrave.release.query import PublishedTables, Query, Where, answer, answer_share, read_query
 from margrave.release.table import table_chart
 from margrave.release.uncertainty import LEVEL, checked_level
@@ -245,7 +245,7 @@ class Release:
             counts=Counts(layout, cells(self.marginals)),
             solution=None,
             measurements=None,
-            errors=None if self.errors is None else replace(self.errors, expected=self.errors.expected[tables]),
+            errors=None if self.errors is None else self.errors.restricted(tables),
         )
 
     def synthesize(
@@ -312,7 +312,8 @@ class Release:
     def _repr_html_(self) -> str:
         record, sets = self.provenance, self.workload.sets
         rows = [
-            (" × ".join(names) or "total", f"{self.workload.domain.cells(names):,}") for names in sets[:_MOST_SHOWN]
+            (table_label(names, total="total"), f"{self.workload.domain.cells(names):,}")
+            for names in sets[:_MOST_SHOWN]
         ]
         from margrave.release.facts import stated
 
@@ -374,7 +375,7 @@ class Comparison:
 
         return pa.table(
             {
-                "table": [spoken(one.attributes) for one in self.tables],
+                "table": [table_label(one.attributes) for one in self.tables],
                 "cells": [one.cells for one in self.tables],
                 "mean_difference": [one.mean for one in self.tables],
                 "largest_difference": [one.largest for one in self.tables],
@@ -405,7 +406,8 @@ def _compare(release: Release, other: Release) -> Comparison:
         one, two = release.table(*names), other.table(*names)
         if one.categories != two.categories:
             raise ReleaseError(
-                f"{spoken(names)} has other categories in the other release", remedy="compare releases of one domain"
+                f"{table_label(names)} has other categories in the other release",
+                remedy="compare releases of one domain",
             )
         distance = np.abs(one.values - two.values)
         both = one.estimate is not None and two.estimate is not None

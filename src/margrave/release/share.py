@@ -30,19 +30,18 @@ d is not clearly above zero next to its own error it is 0 to 1. Laws: tests/laws
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from margrave.domain.values import table_label
 from margrave.escaping import visible
-from margrave.measurements.entries import read_only, spoken
+from margrave.measurements.entries import read_only
 from margrave.release.count_errors import BOUNDS, HEAVIER, HEAVY, NEAR, Bounds, PartErrors
-from margrave.release.table import Axis, Table, arrow_table, pandas_frame, polars_frame
+from margrave.release.table import LongForm, Table, arrow_table
 from margrave.release.uncertainty import Mask, quantile
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -53,7 +52,7 @@ CLEAR = 5.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Share:
+class Share(LongForm):
     """A share for each group; made by `margrave.Release`.
 
     Attributes
@@ -78,10 +77,10 @@ class Share:
     note
         Where nothing is known about the share, where it has no standard error, or why there is no interval at all;
         empty where every group has all of it.
-    count_error
+    share_error
         The expected error of the published share, equation (2), for each group; NaN where the share is. None where
         errors were not learned.
-    count_low, count_high
+    share_low, share_high
         An interval around the published share; None as for the errors.
     people
         The published counts that are divided by, for each group.
@@ -98,11 +97,12 @@ class Share:
     ci_high_raw: Floats | None
     level: float
     note: str
-    count_error: Floats | None = None
-    count_low: Floats | None = None
-    count_high: Floats | None = None
+    share_error: Floats | None = None
+    share_low: Floats | None = None
+    share_high: Floats | None = None
     people: Floats | None = None
     bounds: Bounds = BOUNDS
+    _decimals: ClassVar[int] = 3
 
     @classmethod
     def of(cls, part: Table, whole: Table, covariance: float | None, errors: PartErrors | None = None) -> Share:
@@ -131,9 +131,9 @@ class Share:
         ends = read_only(np.where(known, low, np.nan)), read_only(np.where(known, high, np.nan))
         return replace(
             share,
-            count_error=read_only(error),
-            count_low=ends[0],
-            count_high=ends[1],
+            share_error=read_only(error),
+            share_low=ends[0],
+            share_high=ends[1],
             people=whole.values,
             bounds=part.bounds,
         )
@@ -181,16 +181,16 @@ class Share:
         bounds
             Where the lines are drawn; by default those of the release.
         """
-        if self.count_error is None or self.people is None:
+        if self.share_error is None or self.people is None:
             return None
         people = np.maximum(self.people, 0.0)
         judge = (self.bounds if bounds is None else bounds).judge
-        return judge(np.nan_to_num(self.values) * people, np.nan_to_num(self.count_error * people, nan=np.inf))
+        return judge(np.nan_to_num(self.values) * people, np.nan_to_num(self.share_error * people, nan=np.inf))
 
     def to_arrow(self) -> pa.Table:
         """Return the shares in long form: attributes, share, estimate, std_error, ci_low, ci_high; see `Table`.
 
-        Where errors were learned, count_error, count_low, count_high and reliability of the published share follow.
+        Where errors were learned, share_error, share_low, share_high and reliability of the published share follow.
         """
         columns: dict[str, NDArray[Any] | float | None] = {
             "share": self.values,
@@ -199,28 +199,16 @@ class Share:
             "ci_low": self.ci_low,
             "ci_high": self.ci_high,
         }
-        if self.count_error is not None:
-            columns |= {"count_error": self.count_error, "count_low": self.count_low, "count_high": self.count_high}
+        if self.share_error is not None:
+            columns |= {"share_error": self.share_error, "share_low": self.share_low, "share_high": self.share_high}
             columns["reliability"] = self.reliability()
         return arrow_table(self._axes, columns, {"level": str(self.level), "note": self.note})
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return the shares in long form as a pandas frame."""
-        return pandas_frame(self.to_arrow())
-
-    def to_polars(self) -> pl.DataFrame:
-        """Return the shares in long form as a Polars frame."""
-        return polars_frame(self.to_arrow(), self._axes)
-
     def __repr__(self) -> str:
         noun = "group" if self.values.size == 1 else "groups"
-        by = f" by {visible(spoken(self.attributes))}" if self.attributes else ""
+        by = f" by {visible(table_label(self.attributes))}" if self.attributes else ""
         interval = self.note or f"intervals at level {self.level:g}"
         return f"Share({self.values.size:,} {noun}{by}; {interval})"
-
-    @property
-    def _axes(self) -> list[Axis]:
-        return list(zip(self.attributes, self.categories, strict=True))
 
 
 def _ratio(part: Floats, whole: Floats) -> Floats:

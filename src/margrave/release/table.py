@@ -13,21 +13,22 @@ it, as in ``count_``.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from importlib import import_module
 from itertools import product
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from margrave.algebra.kernels import Floats
-from margrave.errors import ReleaseError
+from margrave.domain.values import distinct_categories, table_label
+from margrave.errors import ReleaseError, import_optional
 from margrave.escaping import html_table, visible
-from margrave.measurements.entries import read_only, spoken
+from margrave.measurements.entries import read_only
 from margrave.release.count_errors import BOUNDS, Bounds, count_interval
 from margrave.release.uncertainty import LEVEL, Interval, discrete_interval, normal_interval
 
@@ -47,8 +48,51 @@ Read = Callable[[Sequence[int], Floats], None]
 Axis = tuple[str, tuple[str, ...]]
 
 
+class LongForm(ABC):
+    """Numbers by category, one row a cell: for frames and for notebooks."""
+
+    attributes: tuple[str, ...]
+    categories: tuple[tuple[str, ...], ...]
+    note: str
+    # How many decimals of a number a notebook shows.
+    _decimals: ClassVar[int]
+
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """Return the numbers in long form as a `pyarrow.Table`."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the same as a pandas frame, attributes as ordered categoricals; see `to_arrow`."""
+        import_optional("pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the same as a Polars frame, attributes as Enum; see `to_arrow`."""
+        polars = import_optional("polars")
+        ordered = [
+            polars.col(name).cast(polars.Enum(list(distinct_categories(categories)))) for name, categories in self._axes
+        ]
+        frame: pl.DataFrame = polars.from_arrow(self.to_arrow()).with_columns(ordered)
+        return frame
+
+    def _repr_html_(self) -> str:
+        def shown(value: object) -> str:
+            if value is None or (isinstance(value, float) and math.isnan(value)):
+                return "–"
+            return f"{value:,.{self._decimals}f}" if isinstance(value, float) else f"{value}"
+
+        frame = self.to_arrow()
+        rows = [tuple(map(shown, row.values())) for row in frame.slice(0, _MOST_SHOWN).to_pylist()]
+        more = f"… and {frame.num_rows - _MOST_SHOWN:,} more rows. " if frame.num_rows > _MOST_SHOWN else ""
+        return html_table(repr(self), frame.column_names, rows, f"{more}{self.note}")
+
+    @property
+    def _axes(self) -> list[Axis]:
+        return list(zip(self.attributes, self.categories, strict=True))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Table:
+class Table(LongForm):
     """A cross-tabulation, or the counts that answer a query; made by `margrave.Release`.
 
     Attributes
@@ -99,6 +143,7 @@ class Table:
     noise: float | None = None
     bounds: Bounds = BOUNDS
     smoothed: bool = True
+    _decimals: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", read_only(self.values))
@@ -204,28 +249,10 @@ class Table:
             columns["reliability"] = self.reliability()
         return arrow_table(self._axes, columns, {"level": str(self.level), "note": self.note})
 
-    def to_pandas(self) -> pd.DataFrame:
-        """Return the table in long form as a pandas frame, attributes as ordered categoricals; see `to_arrow`."""
-        return pandas_frame(self.to_arrow())
-
-    def to_polars(self) -> pl.DataFrame:
-        """Return the table in long form as a Polars frame, attributes as Enum; see `to_arrow`."""
-        return polars_frame(self.to_arrow(), self._axes)
-
     def __repr__(self) -> str:
         noun = "cell" if self.values.size == 1 else "cells"
         error = self.note if self.std_error is None else f"standard error of the estimate {self.std_error:.4g}"
-        return f"Table({visible(spoken(self.attributes))}, {self.values.size:,} {noun}; {error})"
-
-    def _repr_html_(self) -> str:
-        frame = self.to_arrow().slice(0, _MOST_SHOWN)
-        rows = [tuple(_shown(value) for value in row.values()) for row in frame.to_pylist()]
-        more = f"… and {self.values.size - _MOST_SHOWN:,} more cells. " if self.values.size > _MOST_SHOWN else ""
-        return html_table(repr(self), frame.column_names, rows, f"{more}{self.note}")
-
-    @property
-    def _axes(self) -> list[Axis]:
-        return list(zip(self.attributes, self.categories, strict=True))
+        return f"Table({visible(table_label(self.attributes))}, {self.values.size:,} {noun}; {error})"
 
     @cached_property
     def _count_ends(self) -> tuple[Floats, Floats] | None:
@@ -240,13 +267,6 @@ class Table:
     @cached_property
     def _interval(self) -> Interval | None:
         return self.interval(self.level)
-
-
-def _shown(value: object) -> str:
-    """Return the value of a cell for people."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "–"
-    return f"{value:,.1f}" if isinstance(value, float) else f"{value}"
 
 
 def round_to_total(counts: Floats) -> Floats:
@@ -347,37 +367,6 @@ def arrow_table(
     return pa.Table.from_arrays(arrays, names=names).replace_schema_metadata(dict(metadata) or None)
 
 
-def pandas_frame(table: pa.Table) -> pd.DataFrame:
-    """Return a table in long form as a pandas frame with ordered categoricals; nulls become NaN."""
-    _installed("pandas")
-    return table.to_pandas()
-
-
-def polars_frame(table: pa.Table, axes: Sequence[Axis]) -> pl.DataFrame:
-    """Return a table in long form as a Polars frame, attributes as Enum."""
-    polars = _installed("polars")
-    ordered = [polars.col(name).cast(polars.Enum(list(distinct(categories)))) for name, categories in axes]
-    frame: pl.DataFrame = polars.from_arrow(table).with_columns(ordered)
-    return frame
-
-
-def distinct(categories: Sequence[str]) -> tuple[str, ...]:
-    """Return the categories of an attribute, told apart by their codes where two of them read the same."""
-    seen = set(categories)
-    if len(seen) == len(categories):
-        return tuple(categories)
-    # The labels 1 and "1" are two values with one spelling.
-    told: list[str] = []
-    taken: set[str] = set()
-    for code, category in enumerate(categories):
-        name = category if category not in taken else f"{category} (code {code})"
-        while name in taken or (name != category and name in seen):
-            name += "′"
-        told.append(name)
-        taken.add(name)
-    return tuple(told)
-
-
 def _labels(shape: tuple[int, ...], axis: int, categories: Sequence[str]) -> pa.DictionaryArray:
     """Return the category of each cell along one axis."""
     import pyarrow as pa
@@ -385,7 +374,7 @@ def _labels(shape: tuple[int, ...], axis: int, categories: Sequence[str]) -> pa.
     along = [1] * len(shape)
     along[axis] = shape[axis]
     codes = np.broadcast_to(np.arange(shape[axis], dtype=np.int32).reshape(along), shape).ravel()
-    return pa.DictionaryArray.from_arrays(_arrow_array(codes), _texts(distinct(categories)), ordered=True)
+    return pa.DictionaryArray.from_arrays(_arrow_array(codes), _texts(distinct_categories(categories)), ordered=True)
 
 
 def _numbers(shape: tuple[int, ...], column: NDArray[Any] | float | None) -> pa.Array:
@@ -424,16 +413,6 @@ def _free_name(name: str, taken: Sequence[str]) -> str:
     while name in taken:
         name += "_"
     return name
-
-
-def _installed(package: str) -> Any:  # noqa: ANN401
-    """Return a package that margrave does not need to be installed, or say how to get it."""
-    try:
-        return import_module(package)
-    except ImportError:
-        raise ReleaseError(
-            f"{package} is not installed", remedy=f"install it with 'pip install {package}', or use to_arrow() instead"
-        ) from None
 
 
 def table_chart(table: Table) -> alt.Chart | alt.LayerChart | alt.FacetChart:

@@ -10,13 +10,12 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from margrave.errors import ReleaseError
+from margrave.errors import ReleaseError, import_optional
 from margrave.files import replacing
 from margrave.memory import require_memory
 from margrave.synthesis.fitting import MOST_SWEEPS, count_rows, fit_rows
@@ -79,7 +78,7 @@ class Rows:
     Attributes
     ----------
     domain
-        The attributes, one column each.
+        The attributes, one column each: those of the release that are in a table of it.
     codes
         Shape (rows, attributes), read-only; the code of each value.
     seed
@@ -154,12 +153,12 @@ class Rows:
 
     def to_pandas(self, *, codes: bool = False) -> pd.DataFrame:
         """Return the rows as a pandas frame, labels as ordered categoricals; see `to_arrow`."""
-        _require("pandas")
+        import_optional("pandas")
         return self.to_arrow(codes=codes).to_pandas()
 
     def to_polars(self, *, codes: bool = False) -> pl.DataFrame:
         """Return the rows as a Polars frame; see `to_arrow`."""
-        frame: pl.DataFrame = _require("polars").from_arrow(self.to_arrow(codes=codes))
+        frame: pl.DataFrame = import_optional("polars").from_arrow(self.to_arrow(codes=codes))
         return frame
 
     def save(self, path: str | os.PathLike[str], *, codes: bool = False, overwrite: bool = False) -> None:
@@ -277,6 +276,9 @@ def synthesize(
 ) -> Rows:
     """Return synthetic rows whose tables are near those of a closure, in the words of its domain.
 
+    Rows have a column for each attribute that is in a table. About the others the release says nothing: a column of
+    values that are all equally likely would look like data.
+
     Parameters
     ----------
     layout, marginals, rows, seed, progress
@@ -286,9 +288,19 @@ def synthesize(
     origin
         Which release the tables are of, in words by key.
     """
+    kept = [place for place in range(len(domain)) if (place,) in layout.places]
+    if not kept:
+        raise ReleaseError(
+            "the release has the total alone, so rows would have no columns",
+            remedy="reconstruct it with tables of at least one attribute",
+        )
     made = make_codes(layout, marginals, rows=rows, seed=seed, progress=progress)
     told = {"tables_sha256": hashlib.sha256(marginals.tobytes()).hexdigest(), **(origin or {})}
-    return Rows(domain, made.codes, made.seed, made.distances, made.interrupted, told)
+    lacking = [name for place, name in enumerate(domain.attributes) if place not in kept]
+    if lacking:
+        told["left_out"] = f"{', '.join(lacking)}: in no table of the release"
+    columns = domain if not lacking else domain.project(domain.names(tuple(kept)))
+    return Rows(columns, made.codes[:, kept], made.seed, made.distances, made.interrupted, told)
 
 
 def measured_distances(layout: Layout, counts: Floats, wanted: Floats, rows: int) -> tuple[Distance, ...]:
@@ -352,7 +364,7 @@ def _column(attribute: Attribute, codes: Codes, within: Floats) -> pa.Array:
     values = None if added else attribute.values.made_up(np.where(null, 0, codes), within)
     if values is not None:
         return _whole(values, null) if values.dtype.kind == "i" else pa.array(values, mask=null, from_pandas=False)
-    names = pa.array(_distinct(attribute.categories), pa.string())
+    names = pa.array(_unmistakable(attribute.categories), pa.string())
     return pa.DictionaryArray.from_arrays(_whole(codes, null), names, ordered=True)
 
 
@@ -363,8 +375,12 @@ def _whole(values: Any, null: Any = None) -> pa.Array:  # noqa: ANN401 — numpy
     return pa.array(np.ascontiguousarray(values), mask=null)
 
 
-def _distinct(categories: Sequence[str]) -> list[str]:
-    """Return the names of categories, with their code where two read the same, as the labels 1 and "1" do."""
+def _unmistakable(categories: Sequence[str]) -> list[str]:
+    """Return the names of categories, each with its code where two read the same, as the labels 1 and "1" do.
+
+    In a table the first of them keeps its name. Rows may be read again by the domain, which would take that name for
+    the other one.
+    """
     seen = list(categories)
     return [name if seen.count(name) == 1 else f"{name} (code {code})" for code, name in enumerate(seen)]
 
@@ -388,13 +404,3 @@ def _attributes(order: int) -> str:
 def _percent(share: float) -> str:
     """Return a share as per cent, with two digits that count."""
     return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
-
-
-def _require(package: str) -> Any:  # noqa: ANN401
-    """Return a package that margrave does not need to be installed, or say how to get it."""
-    try:
-        return import_module(package)
-    except ImportError:
-        raise ReleaseError(
-            f"{package} is not installed", remedy=f"install it with 'pip install {package}', or use to_arrow() instead"
-        ) from None

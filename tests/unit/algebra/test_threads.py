@@ -1,5 +1,6 @@
 """Ranges cover every table once, on any number of threads, and an error in one of them comes out."""
 
+import multiprocessing
 import threading
 
 import numpy as np
@@ -45,3 +46,16 @@ def test_the_environment_sets_the_number_of_threads(monkeypatch):
     assert thread_count() == 3
     monkeypatch.setenv("MARGRAVE_THREADS", "none")
     assert thread_count() >= 1
+
+
+def test_a_forked_process_has_threads_of_its_own(monkeypatch):
+    """It has the pool of its parent, with none of its threads: without help it would wait for them for ever."""
+    monkeypatch.setenv("MARGRAVE_THREADS", "2")
+    over_tables(lambda begin, end: None, 0, 100, OFFSET)
+    child = multiprocessing.get_context("fork").Process(target=over_tables, args=(lambda *_: None, 0, 100, OFFSET))
+    child.start()
+    child.join(30)
+    alive = child.is_alive()
+    child.kill()
+    assert not alive
+    assert child.exitcode == 0

@@ -447,9 +447,9 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path):
 
 def test_a_missing_file_and_a_folder_cannot_be_read(tmp_path):
     missing = tmp_path / "domain.json"
-    with refused(f"{missing} cannot be read (No such file or directory); give the path of a codebook"):
+    with refused(f"{missing} cannot be read (No such file or directory); give the path of a domain file"):
         Domain.read(missing)
-    with refused(f"{tmp_path} cannot be read (Is a directory); give the path of a codebook"):
+    with refused(f"{tmp_path} cannot be read (Is a directory); give the path of a domain file"):
         Domain.read(tmp_path)
 
 
@@ -516,43 +516,43 @@ def test_a_number_too_large_for_a_float_is_no_cut():
 
 
 def test_a_newer_schema_asks_for_an_upgrade():
-    with refused("the codebook has schema 2, this margrave reads 1; upgrade it"):
+    with refused("the domain file has schema 2, this margrave reads 1; upgrade it"):
         Domain.from_json(json.dumps(codebook(schema=2, novelty=True)))
 
 
 @pytest.mark.parametrize("schema", [0, -1, True, 1.0, "1", None])
 def test_a_schema_must_be_a_positive_whole_number(schema):
-    with refused(f'the codebook has schema {schema!r}; write "schema": 1'):
+    with refused(f'the domain file has schema {schema!r}; write "schema": 1'):
         Domain.from_json(json.dumps(codebook(schema=schema)))
 
 
 def test_a_misspelt_key_is_not_ignored():
     entry = {"name": "sex", "size": 2, "lables": ["F", "M"]}
     with refused(
-        "attribute 1 of the codebook has the unknown key 'lables'; did you mean 'labels'? "
+        "attribute 1 of the domain file has the unknown key 'lables'; did you mean 'labels'? "
         "(it may have name, size, labels, cuts, whole, groups, missing, other, outside, description)"
     ):
         Domain.from_json(json.dumps(codebook(attributes=[entry])))
-    with refused("the codebook has the unknown key 'descripton'; did you mean 'description'?"):
+    with refused("the domain file has the unknown key 'descripton'; did you mean 'description'?"):
         Domain.from_json(json.dumps(codebook(descripton="")))
 
 
 def test_what_a_codebook_needs_must_be_there():
-    with refused("attribute 2 of the codebook has no 'name'; add it"):
+    with refused("attribute 2 of the domain file has no 'name'; add it"):
         Domain.from_json(json.dumps(codebook(attributes=[ENTRIES[0], {"size": 3}])))
-    with refused("the codebook has no 'attributes'; add it"):
+    with refused("the domain file has no 'attributes'; add it"):
         Domain.from_json('{"margrave": "domain", "schema": 1}')
 
 
 @pytest.mark.parametrize("wrong", [{"age": 85}, "age", None])
 def test_the_attributes_of_a_codebook_are_a_list(wrong):
-    with refused("the attributes of a codebook must be a list; write them in [ ]"):
+    with refused("the attributes of a domain file must be a list; write them in [ ]"):
         Domain.from_json(json.dumps(codebook(attributes=wrong)))
 
 
 @pytest.mark.parametrize("wrong", ["age", 85, ["age", 85], None])
 def test_each_attribute_of_a_codebook_is_an_object(wrong):
-    with refused('attribute 4 of the codebook is not an object; write {"name": …, "size": …}'):
+    with refused('attribute 4 of the domain file is not an object; write {"name": …, "size": …}'):
         Domain.from_json(json.dumps(codebook(attributes=[*ENTRIES, wrong])))
 
 

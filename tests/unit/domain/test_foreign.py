@@ -296,10 +296,10 @@ def test_sizes_may_be_written_in_yaml_too(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: [1", "not YAML at line 1; write the metadata of SmartNoise, or a codebook in JSON"),
-        ("\x00", "not YAML; write the metadata of SmartNoise, or a codebook in JSON"),
-        ("- 1", "not a YAML mapping; write the metadata of SmartNoise, or a codebook in JSON"),
-        ("", "not a YAML mapping; write the metadata of SmartNoise, or a codebook in JSON"),
+        ("a: [1", "not YAML at line 1; write the metadata of SmartNoise, or a domain file in JSON"),
+        ("\x00", "not YAML; write the metadata of SmartNoise, or a domain file in JSON"),
+        ("- 1", "not a YAML mapping; write the metadata of SmartNoise, or a domain file in JSON"),
+        ("", "not a YAML mapping; write the metadata of SmartNoise, or a domain file in JSON"),
     ],
 )
 def test_what_is_no_yaml_is_refused(text, message, tmp_path):

@@ -1,6 +1,7 @@
 """Errors of counts as readers meet them: fields, intervals, words, files."""
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -142,6 +143,37 @@ def test_errors_are_saved_and_read_back(tmp_path, method):
     assert "`count_error`: how far, typically, `count` is from the true count" in page
 
 
+def test_errors_of_earlier_versions_are_read_as_they_were_meant(tmp_path):
+    """Their files have neither spread nor noise: the squared error is B g."""
+    release = with_errors(NOISY)
+    older = replace(release, errors=replace(release.errors, spread=None, noise=None))
+    older.save(tmp_path / "out")
+    loaded = mg.load(tmp_path / "out", strict=True)
+    assert loaded.errors.spread is None
+    assert loaded.errors.noise is None
+    table, before = (one.table("age", "sex") for one in (loaded, older))
+    np.testing.assert_array_equal(table.count_error, before.count_error)
+    assert (table.count_error != release.table("age", "sex").count_error).any()
+
+
+def test_after_several_measurements_errors_are_of_all_of_them(tmp_path):
+    """The estimate is of the first measurement alone, the count of all: it is not held by the interval of the first."""
+    rows = np.random.default_rng(2).integers(0, [attribute.size for attribute in DOMAIN], (4000, len(DOMAIN)))
+    source = mg.CodedTable(DOMAIN, {attribute.name: rows[:, k] for k, attribute in enumerate(DOMAIN)})
+    noisy = mg.adaptive_planner(
+        source,
+        WORKLOAD,
+        mg.Budget.zcdp(rho=0.5),
+        contributions=1,
+        sampler=gaussian_sampler(source=InsecureSeededSource(6)),
+    )
+    release = with_errors(noisy)
+    table = release.table("age", "sex")
+    assert table.noise < 0.9 * table.std_error
+    release.save(tmp_path / "out")
+    assert mg.load(tmp_path / "out").table("age", "sex").noise == table.noise
+
+
 def test_errors_that_are_damaged_are_refused(tmp_path):
     with_errors(NOISY).save(tmp_path / "out")
     file = tmp_path / "out" / "errors.npz"
@@ -153,6 +185,14 @@ def test_errors_that_are_damaged_are_refused(tmp_path):
     reseal(tmp_path / "out")
     with pytest.raises(DamageError, match=r"errors\.npz"):
         mg.load(tmp_path / "out")
+    release = with_errors(NOISY)
+    for wrong, words in (
+        ({"noise": -np.ones_like(release.errors.noise)}, "a variance is negative or no number"),
+        ({"spread": -np.ones_like(release.errors.spread)}, "an error is negative or no finite number"),
+    ):
+        replace(release, errors=replace(release.errors, **wrong)).save(tmp_path / words)
+        with pytest.raises(DamageError, match=words):
+            mg.load(tmp_path / words)
 
 
 def test_bounds_of_a_release_are_saved_and_decide_about_every_word(tmp_path):

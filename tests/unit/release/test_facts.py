@@ -115,7 +115,7 @@ def test_people_are_counted_where_each_has_one_row():
 def test_the_screen_says_it_in_the_same_words(changes, said):
     lines = []
     screen = SimpleNamespace(print=lambda *words: lines.append(" ".join(map(str, words))))
-    _say_privacy(replace(NOISY.provenance, **changes), screen)
+    _say_privacy(replace(NOISY.provenance, **changes), screen, measured=True)
     assert len(lines) == len(said)
     for line, begin in zip(lines, said, strict=True):
         assert line.startswith(begin)

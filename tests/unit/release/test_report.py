@@ -187,7 +187,7 @@ def test_a_domain_that_drops_rows_says_so_too():
     domain = Domain([Attribute("sex", labels=("female", "male"), outside="drop")])
     noisy = Measurements.from_marginals(domain, [(("sex",), [50.0, 60.0], 4.0)]).with_provenance(record())
     text = Reader(report(reconstruct(noisy, Workload(domain, [("sex",)]), method="mle"))).text
-    assert "of the rows that were kept: no row with a value that the codebook tells to drop. The table may" in text
+    assert "of the rows that were kept: no row with a value that the domain drops. The table may" in text
     assert "covers the true count of the rows that were kept in 95" in text
 
 

@@ -10,10 +10,10 @@ import pytest
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.domain import Attribute, Domain
+from margrave.domain.values import distinct_categories
 from margrave.errors import ReleaseError
 from margrave.measurements import Gaussian, Laplace, Measurements
 from margrave.release.publication import reconstruct
-from margrave.release.table import distinct
 from margrave.workload import Workload
 
 DOMAIN = Domain(
@@ -222,7 +222,7 @@ def test_categories_that_read_the_same_are_told_apart():
     assert table.to_arrow()["code"].to_pylist() == names
     assert table.to_pandas()["code"].tolist() == names
     assert table.to_polars()["code"].to_list() == names
-    assert distinct(["a", "b"]) == ("a", "b")
+    assert distinct_categories(["a", "b"]) == ("a", "b")
 
 
 def test_rounded_tables_hold_whole_numbers_that_keep_the_total(release):

@@ -14,11 +14,11 @@ import pyarrow.parquet
 import pytest
 
 import margrave as mg
+from margrave import errors
 from margrave.algebra.layout import Layout
 from margrave.data.source import Data, open_source
 from margrave.errors import MemoryLimitError, ReleaseError
 from margrave.methods import NonNegative
-from margrave.synthesis import rows as rows_module
 from margrave.synthesis.fitting import count_rows
 from margrave.synthesis.rows import make_codes, measured_distances
 from tests.releases import DOMAIN, made, measured
@@ -234,6 +234,19 @@ def test_a_release_of_two_hundred_attributes():
     assert pairs.mean < 0.4 * away[-1].mean
 
 
+def test_attributes_that_are_in_no_table_have_no_column():
+    domain = mg.Domain.fromdict({"age": 3, "sex": 2, "work": 4})
+    noisy = mg.Measurements.from_marginals(domain, [(("age", "work"), np.full((3, 4), 5.0), 1.0)])
+    rows = mg.reconstruct(noisy, mg.Workload(domain, [("age", "work")])).synthesize(seed=1)
+    assert rows.to_arrow().column_names == ["age", "work"]
+    assert rows.metadata["margrave.left_out"] == "sex: in no table of the release"
+    counted = np.zeros((3, 4))
+    np.add.at(counted, tuple(rows.codes.T), 1)
+    np.testing.assert_array_equal(counted, np.full((3, 4), 5.0))
+    with pytest.raises(ReleaseError, match="has the total alone, so rows would have no columns"):
+        mg.reconstruct(noisy, mg.Workload(domain, [()])).synthesize()
+
+
 def test_a_release_that_counts_nobody():
     layout = Layout.of((2, 3), [(0, 1)])
     assert make_codes(layout, np.zeros(layout.cells)).codes.shape == (0, 2)
@@ -290,7 +303,7 @@ def test_a_frame_library_that_is_not_there(survey, monkeypatch):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(rows_module, "import_module", missing)
+    monkeypatch.setattr(errors, "import_module", missing)
     with pytest.raises(ReleaseError, match="pandas is not installed; install it with 'pip install pandas'"):
         survey.synthesize(seed=1).to_pandas()
 

@@ -137,8 +137,8 @@ class Solution:
     def nearness(self, gap: str) -> str:
         """Return how near the tables are to the best fit, in words, given the gap as its reader gets it."""
         if self.steps == 0:
-            return "the best fit itself: no cell was negative, so that no round was needed"
-        return f"within {gap} of the best fit, in proportion, after {self.steps:,} rounds"
+            return "the best fit itself: no cell was negative, no round was needed"
+        return f"within {gap} (relative) of the best fit, after {self.steps:,} rounds"
 
     def _repr_html_(self) -> str:
         rows = [

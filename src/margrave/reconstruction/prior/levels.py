@@ -13,9 +13,13 @@ predicted from the settled tables: there small tables have what the large ones k
 **Pairs through a third attribute.** For two attributes (1) is independence. Where both depend on a third one, much more
 is known: independence given c,
 
-    q_ab = Σ_c μ_ac μ_bc / μ_c,        c the attribute that tells most about both (mutual information),              (4)
+    q_ab = Σ_c v_c q_ab(c),     q_ab(c) = Σ_c μ_ac μ_bc / μ_c,                                                      (4)
+    v_c ∝ min(I_ac, I_bc)² exp(−‖z_ab − C q_ab(c)‖² / 2s²),
 
-fitted to the tables of a and b. Pairs are estimated and settled twice, with (4) the second time.
+fitted to the tables of a and b. I is the mutual information; an attribute counts that tells much about both, and whose
+prediction is near the measurement z_ab, as far as its noise lets one see: s² is the larger of its variance and of how
+far a degree of freedom of the nearest prediction is off. Pairs are estimated and settled twice, with (4) the second
+time.
 
 **Single attributes** are best known when the pairs have settled: their own measurement, and what non-negative pairs
 say. In thousands of cells of larger tables the noise that is left is cut off at zero, which would pull people out of
@@ -53,8 +57,9 @@ from margrave.reconstruction.prior.fitting import fit_proportionally, ratio
 
 # Rounds of (3): tables are settled, not solved.
 _ROUNDS = 30
-# How often a chained pair is fitted to its two tables.
-_CHAIN_ROUNDS = 5
+# How often a chained pair is fitted to its two tables, and through how many attributes it is predicted.
+_CHAIN_ROUNDS, _MOST_THROUGH = 5, 8
+_LEAST_VARIANCE = 1e-300
 # Errors further than this factor from their median count as if they were that far: weights that differ by more would
 # only slow the solver.
 _LARGEST_FACTOR = 1e4
@@ -285,16 +290,19 @@ class Levels:
         for first, second in pairs:
             shared = np.minimum(dependence[first], dependence[second])
             shared[[first, second]] = 0.0
-            through = int(shared.argmax())
             place = self._layout.places[first, second]
-            if shared[through] <= 0 or self._variances[place] == 0:
+            if shared.max() <= 0 or self._variances[place] == 0:
                 continue
-            rows, columns = _oriented(pairs, first, through), _oriented(pairs, through, second)
-            # Both tables say how many have each value of c, up to rounds of the solver; neither is preferred.
-            middle = np.sqrt(rows.sum(axis=0) * columns.sum(axis=1))
+            likely = np.argsort(-shared, kind="stable")[:_MOST_THROUGH]
+            likely = likely[shared[likely] > 0]
+            through = np.array([_through(pairs, first, third, second) for third in likely.tolist()])
+            weights = 2 * np.log(shared[likely]) + _nearness(
+                through, self._layout.view(self._measured, place), float(self._variances[place])
+            )
+            weights = np.exp(weights - weights.max())
+            joint = np.ascontiguousarray(np.tensordot(weights / weights.sum(), through, 1))
             facets = [part.view(tables, part.places[second,]), part.view(tables, part.places[first,])]
-            joint = fit_proportionally(rows @ ratio(columns, middle[:, None]), facets, most_rounds=_CHAIN_ROUNDS)
-            self._layout.view(self.residuals, place)[...] = joint
+            self._layout.view(self.residuals, place)[...] = fit_proportionally(joint, facets, most_rounds=_CHAIN_ROUNDS)
             self._given[place] = 1
 
 
@@ -334,6 +342,27 @@ def _dependence(attributes: int, pairs: dict[AttributeSet, Floats], known: Seque
         information = float(np.vdot(shares[positive], np.log(shares[positive] / independent[positive])))
         found[first, second] = found[second, first] = information
     return found
+
+
+def _through(pairs: dict[AttributeSet, Floats], first: int, third: int, second: int) -> Floats:
+    """Return the table of two attributes that are independent given a third one."""
+    rows, columns = _oriented(pairs, first, third), _oriented(pairs, third, second)
+    # Both tables say how many have each value of c, up to rounds of the solver; neither is preferred.
+    middle = np.sqrt(rows.sum(axis=0) * columns.sum(axis=1))
+    joint: Floats = rows @ ratio(columns, middle[:, None])
+    return joint
+
+
+def _nearness(predictions: Floats, measured: Floats, variance: float) -> Floats:
+    """Return the exponent of (4) for predictions of a pair, shape (predictions,); zeros if it was not measured."""
+    if variance == np.inf:
+        return np.zeros(len(predictions))
+    residuals = predictions - predictions.mean(axis=1, keepdims=True)
+    residuals -= residuals.mean(axis=2, keepdims=True)
+    distances: Floats = np.square(residuals - measured).sum(axis=(1, 2))
+    degrees = max((measured.shape[0] - 1) * (measured.shape[1] - 1), 1)
+    exponents: Floats = -distances / (2 * max(variance, float(distances.min()) / degrees, _LEAST_VARIANCE))
+    return exponents
 
 
 def _oriented(pairs: dict[AttributeSet, Floats], row: int, column: int) -> Floats:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from margrave.domain.values import distinct_categories, table_label
 from margrave.errors import ReleaseError
 from margrave.escaping import JOINERS, visible
 from margrave.files import replacing
@@ -35,7 +36,6 @@ from margrave.release.release import Release
 from margrave.release.report import charts, statements
 from margrave.release.report.findings import Findings, Headline, OrderFindings, Reliabilities, find, headline
 from margrave.release.store.folder import replace_document, require_outside
-from margrave.release.table import Table, distinct
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
     from margrave.algebra.layout import AttributeSet
     from margrave.domain.domain import Domain
+    from margrave.release.table import Table
 
 NAME = "report.html"
 MOST_BYTES = 2_000_000
@@ -254,7 +255,7 @@ def _listed_tables(release: Release, findings: Findings) -> dict[str, object] | 
     domain = release.workload.domain
     wanted = sorted(findings.tables, key=lambda members: (len(members), members))
     rows = [
-        (" × ".join(domain.names(members)) or "total", _reliable_row(findings.tables[members]))
+        (table_label(domain.names(members), total="total"), _reliable_row(findings.tables[members]))
         for members in wanted[:_MOST_LISTED]
     ]
     return {"rows": rows, "more": max(0, len(wanted) - _MOST_LISTED)}
@@ -519,7 +520,11 @@ class _Box:
         if members and 2 * self._domain.cells(self._domain.names(members)) > self._room:
             return False
         attributes = list(self._domain)
-        new = {k: distinct(list(map(_shown, attributes[k].categories))) for k in members if k not in self._labels}
+        new = {
+            k: distinct_categories(list(map(_shown, attributes[k].categories)))
+            for k in members
+            if k not in self._labels
+        }
         entry = _entry(release.table(*self._domain.names(members)))
         size = _size(entry) + sum(_size(labels) for labels in new.values())
         if members and size > self._room:

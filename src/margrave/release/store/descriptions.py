@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from margrave.domain.values import table_label
 from margrave.errors import StoreError
 from margrave.escaping import guarded, markdown, markdown_paragraphs
 from margrave.release import facts
@@ -149,7 +150,7 @@ def readme(
 
 def _title(table: TableEntry) -> str:
     """Return the attributes of a table in words."""
-    return " × ".join(table.attributes) or "the total"
+    return table_label(table.attributes)
 
 
 def _listed(documents: Iterable[str]) -> list[str]:

@@ -24,6 +24,7 @@ import numpy as np
 from margrave.algebra.kernels import Floats, thread_count
 from margrave.algebra.layout import Layout
 from margrave.domain.domain import Domain
+from margrave.domain.values import table_label
 from margrave.errors import DamageError, MargraveError, MemoryLimitError, ReleaseError, StoreError
 from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive
 from margrave.measurements.measurements import Measurements
@@ -31,7 +32,7 @@ from margrave.memory import require_memory
 from margrave.methods import Method, names, read
 from margrave.reconstruction.estimates import estimate_residuals, unbiased_residuals
 from margrave.reconstruction.nonnegative import Solution, Status
-from margrave.release.count_errors import CURVE, Bounds, CountErrors
+from margrave.release.count_errors import CURVE, KNOTS, Bounds, CountErrors
 from margrave.release.release import Release
 from margrave.release.store import (
     COUNT_ERRORS,
@@ -140,13 +141,21 @@ def _errors(root: Path, layout: Layout) -> CountErrors:
         expected = archive.array("expected", (len(layout.sets),), np.dtype(np.float64))
         curve = archive.array("curve", (orders * CURVE,), np.dtype(np.float64)).reshape(orders, CURVE)
         seed, draws = archive.array("drawn", (2,), np.dtype(np.int64)).tolist()
-        # Files of before bounds could be set have none.
+        # Files of earlier versions have no bounds, no spread and no noise.
         bounds = archive.array("bounds", (3,), np.dtype(np.float64)).tolist() if "bounds" in archive else ()
-    for numbers in (expected, curve):
+        spread = noise = None
+        if "spread" in archive:
+            spread = archive.array("spread", (orders * KNOTS,), np.dtype(np.float64)).reshape(orders, KNOTS)
+        if "noise" in archive:
+            noise = archive.array("noise", (len(layout.sets),), np.dtype(np.float64))
+    for numbers in (expected, curve, expected if spread is None else spread):
         if not (np.isfinite(numbers).all() and (numbers >= 0).all()):
             raise damage(f"{root / COUNT_ERRORS} is damaged: an error is negative or no finite number")
+    # A variance may be infinite: that of a set that was never measured.
+    if noise is not None and not (noise >= 0).all():
+        raise damage(f"{root / COUNT_ERRORS} is damaged: a variance is negative or no number")
     try:
-        return CountErrors(expected, curve, seed, draws, Bounds(*bounds))
+        return CountErrors(expected, curve, seed, draws, Bounds(*bounds), spread, noise)
     except ReleaseError as error:
         raise damage(f"{root / COUNT_ERRORS} is damaged: {error.problem}") from error
 
@@ -178,7 +187,7 @@ def _workload(root: Path, manifest: Manifest) -> Workload:
 def _require_memory(root: Path, layout: Layout, workload: Workload) -> None:
     """Refuse a release that the machine cannot hold: the counts, the estimates and the measurements."""
     needed = 16 * layout.cells + (root / MEASUREMENTS).stat().st_size
-    named = [(" × ".join(names) or "total", 8 * workload.domain.cells(names)) for names in workload.largest(3)]
+    named = [(table_label(names, total="total"), 8 * workload.domain.cells(names)) for names in workload.largest(3)]
     require_memory(needed, f"the release in {root}", named, advice="read single tables from its Parquet files")
 
 

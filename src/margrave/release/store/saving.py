@@ -293,6 +293,10 @@ def _write_errors(errors: CountErrors, file: Path) -> None:
     header = {"margrave": ERRORS, "schema": ERRORS_SCHEMA}
     drawn = np.array([errors.seed, errors.draws], dtype=np.int64)
     arrays = {"expected": errors.expected, "curve": errors.curve.ravel(), "drawn": drawn}
+    if errors.noise is not None:
+        arrays["noise"] = errors.noise
+    if errors.spread is not None:
+        arrays["spread"] = errors.spread.ravel()
     write_archive(file, header, {**arrays, "bounds": np.array(astuple(errors.bounds))})
 
 

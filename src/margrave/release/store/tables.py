@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from margrave.domain.values import distinct_categories
 from margrave.errors import MargraveError
 from margrave.escaping import guarded
 from margrave.release.store import damage
-from margrave.release.table import distinct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -147,7 +147,7 @@ def read_counts(file: Path, domain: Domain, names: Names, *, negative: bool) -> 
         _check_pages(file, parquet, len(names) + 1)
         table = parquet.read(columns=[parquet.schema_arrow.names[place] for place in range(len(names) + 1)])
         for axis, name in enumerate(names):
-            _check_labels(file, table.column(axis), shape, axis, distinct(domain[name].categories))
+            _check_labels(file, table.column(axis), shape, axis, distinct_categories(domain[name].categories))
         counts = np.concatenate([_numbers(chunk) for chunk in table.column(len(names)).chunks] or [np.empty(0)])
     if not np.isfinite(counts).all():
         raise damage(f"{file} is damaged: a count is missing or no finite number")

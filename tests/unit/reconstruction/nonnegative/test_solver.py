@@ -263,8 +263,8 @@ def test_where_the_loss_is_next_to_nothing_the_gap_is_absolute():
 
 def test_how_near_is_said_in_words():
     unfinished = reconstruct_nonnegative(noisy(), max_steps=7)
-    assert unfinished.nearness("2e-5") == "within 2e-5 of the best fit, in proportion, after 7 rounds"
-    text = "the best fit itself: no cell was negative, so that no round was needed"
+    assert unfinished.nearness("2e-5") == "within 2e-5 (relative) of the best fit, after 7 rounds"
+    text = "the best fit itself: no cell was negative, no round was needed"
     assert reconstruct_nonnegative(noisy(total=1000.0)).nearness("0") == text
 
 

@@ -152,6 +152,42 @@ def test_a_pair_that_was_not_measured_is_expected_through_a_third_attribute():
     np.testing.assert_allclose(layout.view(levels.residuals, pair), expected, atol=1e-3 * truth[0])
 
 
+def test_predictions_through_several_attributes_count_by_what_they_share_and_how_near_they_are():
+    """Equation (4) by loops, for a pair of four attributes that was measured."""
+    draw = np.random.default_rng(8)
+    joint = draw.dirichlet(np.full(3 * 4 * 2 * 5, 0.2)).reshape(3, 4, 2, 5) * 2_000
+    layout = Layout.of(joint.shape, list(combinations(range(4), 2)))
+    tables = np.zeros(layout.cells)
+    for table, members in enumerate(layout.sets):
+        layout.view(tables, table)[...] = joint.sum(axis=tuple(k for k in range(4) if k not in members))
+    pair, variance = layout.places[0, 1], 40.0
+    measured = draw.normal(size=layout.cells) * 5
+    levels = Levels(layout, measured, np.where(layout.index.order, variance, 0.0), 2_000.0)
+    levels._chain((layout, tables))
+
+    def pair_of(first, second):
+        return joint.sum(axis=tuple(k for k in range(4) if k not in (first, second)))
+
+    def information(first, second):
+        table = pair_of(first, second) / 2_000
+        return (table * np.log(table / np.outer(table.sum(1), table.sum(0)))).sum()
+
+    center_rows, center_columns = np.eye(3) - 1 / 3, np.eye(4) - 1 / 4
+    predictions, logs = [], []
+    for third, axis in ((2, 2), (3, 3)):
+        by_third = joint.sum(axis=tuple(k for k in range(4) if k != axis))
+        prediction = np.zeros((3, 4))
+        for value in range(len(by_third)):
+            prediction += np.outer(pair_of(0, third)[:, value], pair_of(1, third)[:, value]) / by_third[value]
+        distance = ((layout.view(measured, pair) - center_rows @ prediction @ center_columns) ** 2).sum()
+        predictions.append(prediction)
+        logs.append((min(information(0, third), information(1, third)), distance))
+    spread = max(variance, min(distance for _, distance in logs) / 6)
+    weights = np.array([shared**2 * np.exp(-distance / (2 * spread)) for shared, distance in logs])
+    expected = np.tensordot(weights / weights.sum(), predictions, 1)
+    np.testing.assert_allclose(layout.view(levels.residuals, pair), expected, rtol=1e-9)
+
+
 def test_a_cell_far_above_the_noise_of_a_large_table_is_kept_and_not_outgrown_by_the_others():
     """Four of five people in one cell of 250,000; the noise is a hundredth of it, and hundreds of times the rest."""
     layout = Layout.of((500, 500), [(0, 1)])
