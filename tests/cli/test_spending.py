@@ -321,3 +321,10 @@ def test_words_that_name_no_ledger(survey, capsys):
         assert run(["ledger", *words]) == 2
         assert message in capsys.readouterr().err
     assert not (survey / "x.ledger").exists()
+
+
+@pytest.mark.parametrize(("delta", "warned"), [("0.01", True), ("1e-9", False)])
+def test_a_large_delta_is_pointed_out_before_anything_is_charged(survey, capsys, delta, warned):
+    asked = ["--domain", "domain.json", "--kway", "2", "--epsilon", "1", "--delta", delta, "--contributions", "1"]
+    assert run(["plan", *asked, "--rows", "100"]) == 0
+    assert (f"δ = {delta} is large: take far less than one over" in capsys.readouterr().out) == warned

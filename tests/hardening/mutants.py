@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import math
 import os
 import random
 import resource
@@ -68,8 +69,9 @@ LEFT_OUT = [
     "tests/unit/reconstruction/nonnegative/test_workers.py",
 ]
 EQUIVALENT = Path(__file__).with_name("equivalent.json")
-# Seconds of tests for one mutant, as they took without it, and how much longer they may take with it.
-MOST_SECONDS, PATIENCE, START = 60.0, 3.0, 30.0
+# Seconds of tests for one mutant, as they took without it; how many times as much processor time they may take with it,
+# beside what it takes to start and compile; and how much longer that may be by the clock, on a busy machine.
+MOST_SECONDS, PATIENCE, START, BUSY = 30.0, 3.0, 60.0, 8.0
 MOST_MEMORY = 16 << 30
 # Tests that take more seconds of processor time, while they are watched, are left out.
 SLOW = 4.0
@@ -106,13 +108,19 @@ class Mutant:
     before: str
     after: str
     function: str
-    first_line: int
+    around: str
     compiled: bool
 
     @property
+    def place(self) -> str:
+        """Where it is in the source as it stands."""
+        return f"{self.file}:{self.begin}:{self.after}"
+
+    @property
     def name(self) -> str:
-        """What stays the same while lines move: file, function, the text of the line, and the change."""
-        return f"{self.file}::{self.function}: {self.before} → {self.after}"
+        """What stays the same while lines move: file, function, the change, and the text around it."""
+        change = f"{self.before} → {self.after}"
+        return f"{self.file.removeprefix(PACKAGE)[1:]}::{self.function}: {change} in: {self.around}"
 
     def applied(self, source: bytes) -> bytes:
         """Return the source with the change."""
@@ -127,7 +135,7 @@ class Mutants(ast.NodeVisitor):
         self.starts = [0]
         for line in source.split(b"\n"):
             self.starts.append(self.starts[-1] + len(line) + 1)
-        self.inside: list[tuple[str, int, bool]] = []
+        self.inside: list[tuple[str, bool]] = []
         self.visit(ast.parse(source))
 
     def place(self, line: int, column: int) -> int:
@@ -146,10 +154,13 @@ class Mutants(ast.NodeVisitor):
     def add(self, node: ast.AST, begin: int, end: int, after: str) -> None:
         """Note a change, unless it is at the level of the module or in a declaration."""
         if self.inside:
-            name, first, compiled = self.inside[-1]
+            name, compiled = self.inside[-1]
             before = self.source[begin:end].decode()
             line = self.source[:begin].count(b"\n") + 1
-            self.found.append(Mutant(self.file, line, begin, end, before, after, name, first, compiled))
+            # The line, with a mark before what is changed.
+            first, last = self.source.rfind(b"\n", 0, begin) + 1, self.source.find(b"\n", begin)
+            around = f"{self.source[first:begin].decode().lstrip()}¦{self.source[begin:last].decode()}"
+            self.found.append(Mutant(self.file, line, begin, end, before, after, name, around, compiled))
 
     def whole(self, node: ast.AST, after: str) -> None:
         """Note that a whole node is replaced."""
@@ -165,11 +176,10 @@ class Mutants(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         """Visit the body alone: neither annotations nor decorators nor defaults."""
-        first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
         compiled = any("compiled" in ast.unparse(one) for one in node.decorator_list)
-        compiled = compiled or bool(self.inside and self.inside[-1][2])
+        compiled = compiled or bool(self.inside and self.inside[-1][1])
         outer = f"{self.inside[-1][0]}." if self.inside else ""
-        self.inside.append((f"{outer}{node.name}", first, compiled))
+        self.inside.append((f"{outer}{node.name}", compiled))
         body = node.body[1:] if ast.get_docstring(node) is not None else node.body
         for one in body:
             self.visit(one)
@@ -335,16 +345,27 @@ class Calls:
         """Write down what the test called."""
         sys.settrace(None)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        called = {(code.co_filename, code.co_firstlineno) for code in self.seen if PACKAGE in code.co_filename}
+        called = {(code.co_filename, code.co_name) for code in self.seen if PACKAGE in code.co_filename}
         record = self.records.setdefault(nodeid, {"passed": True})
         record["seconds"] = time.monotonic() - self.began
-        record["called"] = sorted((file[file.rindex(PACKAGE) :], line) for file, line in called)
+        record["called"] = sorted((file[file.rindex(PACKAGE) :], name) for file, name in called)
         if len(self.records) % 50 == 0:
             self.pytest_sessionfinish()
 
     def pytest_sessionfinish(self) -> None:
         """Write the record."""
         self.path.write_text(json.dumps(self.records))
+
+
+class Watch:
+    """A plugin of pytest that ends the process where one test takes far too much processor time."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def pytest_runtest_protocol(self, item: object) -> None:
+        """Begin to count; the signal ends even a loop that was compiled."""
+        signal.setitimer(signal.ITIMER_PROF, self.seconds)
 
 
 class Bench:
@@ -366,22 +387,33 @@ class Bench:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, target)
 
-    def run(self, arguments: list[str], *, cache: Path, seconds: float, output: Path, plugin: bool = False) -> str:
+    def run(
+        self,
+        arguments: list[str],
+        *,
+        cache: Path,
+        seconds: float,
+        output: Path,
+        plugin: bool = False,
+        one_test: float = 0.0,
+    ) -> str:
         """Run pytest in a forked process; return "passed", "failed", "time" or "broken"."""
         child = os.fork()
         if child == 0:
             try:
                 os.setsid()
-                self._test(arguments, cache, output, plugin)
+                self._test(arguments, cache, output, plugin, math.ceil(seconds), one_test)
             finally:
                 os._exit(70)
-        end = time.monotonic() + seconds
+        end = time.monotonic() + seconds * BUSY
         while time.monotonic() < end:
             done, status = os.waitpid(child, os.WNOHANG)
             if done:
                 self._sweep(child)
                 code = os.waitstatus_to_exitcode(status)
-                return {0: "passed", 1: "failed", 2: "failed"}.get(code, "broken")
+                return {0: "passed", 1: "failed", 2: "failed", -signal.SIGXCPU: "time", -signal.SIGPROF: "time"}.get(
+                    code, "broken"
+                )
             time.sleep(0.02)
         self._sweep(child)
         os.waitpid(child, 0)
@@ -392,13 +424,16 @@ class Bench:
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
 
-    def _test(self, arguments: list[str], cache: Path, output: Path, plugin: bool) -> None:
+    def _test(
+        self, arguments: list[str], cache: Path, output: Path, plugin: bool, seconds: int, one_test: float
+    ) -> None:
         """In the forked process: run pytest in the copy."""
         log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
         sys.stdin = open(os.devnull)  # noqa: SIM115, PTH123 — until the process ends
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
         tree = self.folder / "tree"
         os.chdir(tree)
         os.environ |= {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -407,7 +442,7 @@ class Bench:
         import pytest
 
         numba.core.config.CACHE_DIR = str(cache)
-        plugins = [Calls(self.record)] if plugin else []
+        plugins = [Calls(self.record)] if plugin else [Watch(one_test)]
         fixed = ["-q", "-p", "no:cacheprovider", "-m", "not engines", "--hypothesis-seed=0"]
         code = pytest.main([*fixed, *arguments], plugins=plugins)
         sys.stdout.flush()
@@ -429,7 +464,13 @@ class Bench:
             stale.unlink()
         try:
             path.write_bytes(mutant.applied(source))
-            result = self.run(["-x", *tests], cache=cache, seconds=seconds * PATIENCE + START, output=output)
+            result = self.run(
+                ["-x", *tests],
+                cache=cache,
+                seconds=seconds * PATIENCE + START,
+                output=output,
+                one_test=PATIENCE * SLOW + (START if mutant.compiled else 0),
+            )
         finally:
             path.write_bytes(source)
             stamp = (ROOT / mutant.file).stat()
@@ -456,25 +497,28 @@ class Bench:
         return sorted(found)
 
 
-def chosen_tests(mutant: Mutant, records: dict, users: list[str]) -> tuple[list[str], float]:
-    """Return the tests that reach a mutant, the quickest first, and how long they took without it."""
-    lines = {mutant.first_line}
-    if mutant.compiled:
-        reached = {one for one, record in records.items() if any(file in users for file, _ in record["called"])}
-    else:
-        reached = {
+def chosen_tests(mutant: Mutant, records: dict, users: list[str], root: Path) -> tuple[list[str], float]:
+    """Return the tests that reach a mutant and how long they took: those about its module first, then the quickest."""
+
+    def calling(wanted: list[str], function: str | None = None) -> set[str]:
+        return {
             one
             for one, record in records.items()
-            if any(file == mutant.file and line in lines for file, line in record["called"])
+            if any(file in wanted and function in (None, name) for file, name in record["called"])
         }
+
+    dotted = mutant.file.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    files = {one.split("::")[0] for one in records}
+    named = {one for one in files if dotted in (root / one).read_text()}
+    about = {one for one in records if one.split("::")[0] in named}
+    if mutant.compiled:
+        reached = about | calling(users)
+    else:
+        reached = calling([mutant.file], mutant.function.rpartition(".")[2])
         if len(reached) < 3:  # called while a fixture is made, or once and then kept
-            files = {one.split("::")[0] for one in reached}
-            touched = {one for one, r in records.items() if any(file == mutant.file for file, _ in r["called"])}
-            reached |= {one for one in touched if one.split("::")[0] in files} or touched
-    own = Path(mutant.file).stem
-    ordered = sorted(reached, key=lambda one: (own not in one.split("::")[0], records[one]["seconds"]))
+            reached |= about | calling([mutant.file])
     taken, seconds = [], 0.0
-    for one in ordered:
+    for one in sorted(reached, key=lambda one: (one not in about, records[one]["seconds"])):
         if records[one]["passed"] and seconds + records[one]["seconds"] <= MOST_SECONDS:
             taken.append(one)
             seconds += records[one]["seconds"]
@@ -518,7 +562,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help="only mutants whose name contains this text; prints what the tests said")
     parser.add_argument("--folder", type=Path, help="where to work; a record of calls in it is used again")
-    parser.add_argument("--results", type=Path, help="a file for one JSON object a mutant")
+    parser.add_argument(
+        "--results", type=Path, help="a file for one JSON object a mutant; those in it are not tried again"
+    )
     options = parser.parse_args()
     bench = Bench(Path(tempfile.mkdtemp(prefix="mutants-")) if options.folder is None else options.folder.resolve())
     bench.folder.mkdir(parents=True, exist_ok=True)
@@ -532,12 +578,21 @@ def main() -> None:
         print(bench.run(tests, cache=bench.cache, seconds=7200, output=output, plugin=True), flush=True)
     records = {one: record for one, record in json.loads(bench.record.read_text()).items() if "called" in record}
     known = json.loads(EQUIVALENT.read_text()) if EQUIVALENT.exists() else {}
+    done = {}
+    if options.results is not None and options.results.exists():
+        rows = map(json.loads, options.results.read_text().splitlines())
+        done = {row["place"]: row["outcome"] for row in rows}
     for room in options.room or ROOMS:
         score: dict[str, int] = defaultdict(int)
         for mutant in sampled(room_files(room), options.sample, options.seed):
             if options.only is not None and options.only not in mutant.name:
                 continue
-            tests, seconds = chosen_tests(mutant, records, bench.importers(mutant.file) if mutant.compiled else [])
+            if mutant.place in done:
+                earlier = done[mutant.place]
+                score["equivalent" if earlier == "survived" and mutant.name in known else earlier] += 1
+                continue
+            users = bench.importers(mutant.file) if mutant.compiled else []
+            tests, seconds = chosen_tests(mutant, records, users, bench.folder / "tree")
             began = time.monotonic()
             result, by = bench.try_mutant(mutant, tests, seconds) if tests else ("passed", "")
             outcome = {"passed": "survived", "failed": "killed", "time": "killed", "broken": "killed"}[result]
@@ -545,11 +600,11 @@ def main() -> None:
                 outcome = "equivalent"
             score[outcome] += 1
             took = time.monotonic() - began
-            print(f"{outcome:10} {took:5.0f} s  {mutant.file}:{mutant.line}  {mutant.name}  {by or result}", flush=True)
+            print(f"{outcome:10} {took:5.0f} s  line {mutant.line} of {mutant.name}  ({by or result})", flush=True)
             if options.results is not None:
                 with options.results.open("a") as file:
                     row = {"room": room, "outcome": outcome, "how": result, "by": by, "line": mutant.line}
-                    row |= {"name": mutant.name, "tests": len(tests), "seconds": round(took, 1)}
+                    row |= {"place": mutant.place, "name": mutant.name, "tests": len(tests), "seconds": round(took, 1)}
                     file.write(json.dumps(row, ensure_ascii=False) + "\n")
             if options.only is not None:
                 print((bench.folder / "output.txt").read_text())

@@ -17,6 +17,7 @@ standard deviations, of which the audit sees more than 4: far beyond the claim.
 """
 
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -84,16 +85,25 @@ ROWS = [0, 1, 2, 2, 1, 2]
 NEIGHBOURS = [ROWS, [*ROWS, 0]]
 
 
-def residual_runs(factor):
-    """Measure the residuals of as many attributes of three values as there are runs, all holding the same values."""
+@cache
+def attributes():
+    """As many attributes of three values as there are runs, and neighbours in which all hold the same values."""
     domain = Domain.fromdict({f"a{k}": 3 for k in range(RUNS)})
-    workload = Workload.all_kway(domain, 1)
+    return domain, [CodedTable(domain, dict.fromkeys(domain.attributes, rows)) for rows in NEIGHBOURS]
+
+
+@cache
+def plan_of_attributes():
+    workload = Workload.all_kway(attributes()[0], 1)
     # The cost of one residual is the share of all of them; scaled so that it is ρ, less the rounding of the noise.
     unit = plan(workload, Budget.zcdp(rho=1), contributions=1)
-    made = plan(workload, Budget.zcdp(rho=RHO / unit.cost(1)), contributions=1)
-    outputs = []
-    for seed, rows in enumerate(NEIGHBOURS):
-        source = CodedTable(domain, dict.fromkeys(domain.attributes, rows))
+    return plan(workload, Budget.zcdp(rho=RHO / unit.cost(1)), contributions=1)
+
+
+def residual_runs(factor):
+    """Measure the residuals of all attributes, each a run."""
+    made, outputs = plan_of_attributes(), []
+    for seed, source in enumerate(attributes()[1]):
         noisy = measure(made, source, sampler=sampler_of(seed, factor))
         # The first table is the total; all the others are the runs.
         outputs.append(noisy.values[1:].reshape(RUNS, 3))
@@ -124,12 +134,11 @@ def staged_runs(factor):
     Those whose first cell came out above its neighbour are measured again. What was seen of a run is its first
     measurement, the mean of all, and how often it was measured.
     """
-    domain = Domain.fromdict({f"a{k}": 3 for k in range(RUNS)})
+    domain, neighbours = attributes()
     layout = Layout.of(domain.shape, [(k,) for k in range(RUNS)])
     noise = np.full(len(layout.sets), 6 / float(RHO))  # c² ∏ n(n − 1) / 2g² = ρ/2
     outputs = []
-    for seed, rows in enumerate(NEIGHBOURS):
-        source = CodedTable(domain, dict.fromkeys(domain.attributes, rows))
+    for seed, source in enumerate(neighbours):
         passing = PrivacyFilter(RHO * (RUNS + 1))
         stages = StagedResiduals(
             domain, layout, source.count(layout), spending=passing, contributions=1, sampler=sampler_of(seed, factor)

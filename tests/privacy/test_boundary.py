@@ -14,11 +14,12 @@ from strategies import families, seeds
 
 from margrave import boundary
 from margrave.algebra.layout import Layout
-from margrave.boundary import check_range, integer_residual, measure_marginal, measure_residuals
+from margrave.boundary import StagedResiduals, check_range, integer_residual, measure_marginal, measure_residuals
+from margrave.discrete_gaussian import exact_variance
 from margrave.domain import Domain
 from margrave.errors import MeasurementError
 from margrave.planning.plans import plan
-from margrave.privacy.budget import Budget
+from margrave.privacy.budget import Budget, PrivacyFilter
 from margrave.privacy.noise import InsecureSeededSource, gaussian_sampler
 from margrave.workload import Workload
 
@@ -251,3 +252,38 @@ def test_a_marginal_gets_one_sample_a_cell():
     noisy = measure_marginal(counts, Fraction(7, 3), sampler)
     assert sampler.asked == [(Fraction(7, 3), 12)]
     assert noisy.tolist() == (counts + 100 * counts).tolist()
+
+
+def test_several_measurements_of_one_residual_are_combined_as_stated(monkeypatch):
+    """By inverse variance; with the plain mean and the first one beside; with the exact variance of small noise."""
+    domain = Domain.fromdict({"a": 3})
+    layout = Layout.of(domain.shape, [(0,)])
+    place, cells = layout.places[(0,)], 3
+    drawn = [np.array([2.0, -1.0, -1.0]), np.array([1.0, 0.0, -1.0]), np.array([5.0, -7.0, 2.0])]
+    noise = np.array([0.3, 0.5, 2.0])
+    scripted = iter(drawn)
+
+    def measured(layout, counts, noise, sampler):
+        values = np.zeros(layout.cells)
+        layout.view(values, place)[:] = next(scripted)
+        return values
+
+    monkeypatch.setattr(boundary, "measure_residuals", measured)
+    stages = StagedResiduals(
+        domain, layout, np.zeros(4, np.int64), spending=PrivacyFilter(Fraction(100)), contributions=1, sampler=seeded(1)
+    )
+    for one in noise.tolist():
+        asked = np.zeros(len(layout.sets))
+        asked[place] = one
+        stages.measure(asked, "again")
+    found = stages.measurements()
+    precisions = cells**2 / noise
+    exact = exact_variance(noise) / cells**2
+    assert layout.view(found.values, place) == pytest.approx(precisions @ drawn / precisions.sum())
+    assert found.precisions[place] == pytest.approx(precisions.sum())
+    assert found.variances[place] == pytest.approx(exact @ precisions**2 / precisions.sum() ** 2)
+    assert found.averages == pytest.approx(np.mean(drawn, axis=0))
+    assert found.counts[place] == 3
+    assert found.first.values == pytest.approx(drawn[0])
+    assert found.first.precisions[place] == pytest.approx(precisions[0])
+    assert found.first.variances[place] == pytest.approx(exact[0])

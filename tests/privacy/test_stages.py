@@ -7,7 +7,7 @@ import pytest
 
 import margrave as mg
 from margrave import boundary
-from margrave.errors import BudgetRefusedError, PlanError
+from margrave.errors import BudgetRefusedError, MeasurementError, PlanError
 from margrave.mechanisms.adaptive_planner import AdaptivePlanner
 from margrave.mechanisms.residual_planner import ResidualPlanner
 from margrave.planning import stages
@@ -167,7 +167,17 @@ def test_noise_that_could_not_be_drawn_later_is_refused_before_the_charge(tmp_pa
     for function in (mg.residual_planner, mg.adaptive_planner):
         with pytest.raises(PlanError, match="would get noise of variance"):
             function(TABLE, WORKLOAD, mg.Budget.zcdp(rho="1e-40"), contributions=1, ledger=ledger)
+    # Here the first stages could be drawn, and measuring a residual again may ask for up to eight times the noise.
+    with pytest.raises(MeasurementError, match="is not representable: the variance must be from"):
+        mg.adaptive_planner(TABLE, WORKLOAD, mg.Budget.zcdp(rho=Fraction(1, 2**80)), contributions=1, ledger=ledger)
     assert not (tmp_path / "people.ledger").exists()
+
+
+def test_weights_that_cannot_be_told_apart_are_refused_by_every_mechanism():
+    workload = mg.Workload(DOMAIN, [("a", "b"), ("c",)], weights=[1e-20, 1e20])
+    for function in (mg.residual_planner, mg.adaptive_planner):
+        with pytest.raises(PlanError, match=r"the largest weight is 1e\+40 times the smallest"):
+            function(TABLE, workload, BUDGET, contributions=1)
 
 
 def test_what_is_announced_before_the_data_is_opened():

@@ -108,7 +108,7 @@ def test_the_command_shows_and_writes_it(release, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert shown.startswith(WARNING)
     assert CHOICE in shown
-    assert "95% interval covers" in shown
+    assert "the truth is in the 95% interval" in shown
     assert run(["evaluate", folder, truth, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))
     assert run(["evaluate", folder, truth, "--out", f"{folder}/evaluation.json"]) == 2

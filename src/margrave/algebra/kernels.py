@@ -475,8 +475,9 @@ def over_tables(task: Callable[[int, int], None], first: int, last: int, offset:
         First cell of each table; tells how much work a table is.
     """
     cells = int(offset[last] - offset[first])
-    threads = thread_count()
-    if cells < _CELLS_WORTH_A_THREAD or threads == 1 or last - first < 2:
+    # Small problems come here thousands of times: how many threads there are is not asked for nothing.
+    threads = 1 if cells < _CELLS_WORTH_A_THREAD or last - first < 2 else thread_count()
+    if threads == 1:
         if last > first:
             task(first, last)
         return

@@ -7,6 +7,7 @@ standard error; ``--debug`` shows where it came from.
 from __future__ import annotations
 
 import sys
+from functools import cache
 from shutil import get_terminal_size
 from typing import Annotated, Any
 
@@ -56,7 +57,21 @@ class _Commands(TyperGroup):
         return name, typer.main.get_command(alone), rest
 
 
-app = typer.Typer(
+class _Program(typer.Typer):
+    """A program whose commands are put together once, not for every line that it runs."""
+
+    def __call__(self, *words: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Run a line."""
+        return _put_together(self, self.rich_markup_mode)(*words, **options)
+
+
+@cache
+def _put_together(program: typer.Typer, markup: object) -> Any:  # noqa: ANN401
+    """Return the commands of a program with help in its markup, which `main` changes for a narrow terminal."""
+    return typer.main.get_command(program)
+
+
+app = _Program(
     name="margrave",
     cls=_Commands,
     help="Release cross-tabulations of a private table under differential privacy.",

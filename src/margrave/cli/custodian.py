@@ -19,6 +19,7 @@ from margrave.cli.job import Job, budget_of
 from margrave.cli.options import AsJson, in_words_of_options, takes
 from margrave.cli.screen import Screen, console, lines, print_json, print_table, write_json
 from margrave.errors import DomainError
+from margrave.options import options_of
 
 if TYPE_CHECKING:
     from margrave.custodian import CellError, TableErrors
@@ -72,22 +73,15 @@ def domain(
         return
     drafted.domain.write(out)
     screen.print(f'{out} is written: check every line of it, then set "reviewed" to true in it')
-    words = reading_words({**typed, **drafted.reading})
-    asking = ["margrave", "validate", shlex.quote(str(asked.data)), shlex.quote(str(out)), *words]
-    screen.print(f"then compare it with the table: {' '.join(asking)}")
+    asking = shlex.join(["margrave", "validate", str(asked.data), str(out)])
+    screen.print(f"then compare it with the table: {asking} {_reading_words({**typed, **drafted.reading})}".rstrip())
 
 
-def reading_words(reading: Mapping[str, Any]) -> list[str]:
-    """Return the words of the command line for how a table is read."""
-    words = ["--trim"] if reading.get("trim") else []
-    words += [word for mark in reading.get("null", ()) for word in ("--null", shlex.quote(mark))]
-    if reading.get("names"):
-        words += ["--names", shlex.quote(",".join(reading["names"]))]
-    elif reading.get("header") is False:
-        words.append("--no-header")
-    for name in ("delimiter", "encoding", "decimal", "table", "query"):
-        words += [f"--{name}", shlex.quote(reading[name])] if reading.get(name) else []
-    return words
+def _reading_words(reading: Mapping[str, Any]) -> str:
+    """Return the options of the command line for how a table is read."""
+    # Names of columns say already that the file has no header.
+    told = {name: value for name, value in reading.items() if not (name == "header" and reading.get("names"))}
+    return shlex.join(word for one in options_of(Job) for word in one.words(told.get(one.name)))
 
 
 def _show_draft(drafted: Draft, screen: Screen) -> None:
@@ -101,10 +95,9 @@ def _show_draft(drafted: Draft, screen: Screen) -> None:
         listing.add_row(attribute.name, f"{attribute.size:,}", ", ".join([*shown, *more]))
     print_table(listing, screen)
     if drafted.reading:
-        words = " ".join(reading_words(drafted.reading))
         screen.print(
-            f"these options were guessed from the file and used: {words} (check them, and give them to validate and "
-            "release too)"
+            f"these options were guessed from the file and used: {_reading_words(drafted.reading)} "
+            "(check them, and give them to validate and release too)"
         )
         if drafted.reading.get("header") is False:
             screen.print("the columns have no names: draft again with --names, as in --names age,sex,region")
@@ -262,19 +255,16 @@ def _print_cells(cells: Sequence[CellError]) -> None:
 
 
 def _print_errors(title: str, rows: Sequence[TableErrors], level: float) -> None:
-    """Print the errors of some tables."""
-    listing = Table(title=f"PRIVATE: {title}", title_justify="left")
-    of_counts = any(one.count_coverage is not None for one in rows)
-    names = ["tables", "cells", "mean error of count", "of estimate", "largest error", f"{level:.0%} interval covers"]
-    for name in [*names, *(["that of count covers"] if of_counts else [])]:
+    """Print the errors of some tables: of the counts, then of the estimates, each with how often intervals cover."""
+    listing = Table(title=f"PRIVATE: {title}; covered: the truth is in the {level:.0%} interval", title_justify="left")
+    names = ("tables", "cells", "count: mean error", "largest", "covered", "estimate: mean error", "covered")
+    for name in names:
         listing.add_column(name, justify="left" if name == "tables" else "right")
     for one in rows:
         estimate = "–" if one.estimate_error is None else f"{one.estimate_error:,.2f}"
-        shares = [one.coverage, *([one.count_coverage] if of_counts else [])]
-        covered = ["–" if share is None else f"{share:.1%}" for share in shares]
-        listing.add_row(
-            one.attributes, f"{one.cells:,}", f"{one.count_error:,.2f}", estimate, f"{one.worst:,.1f}", *covered
-        )
+        covered = ["–" if share is None else f"{share:.1%}" for share in (one.count_coverage, one.coverage)]
+        count = f"{one.count_error:,.2f}"
+        listing.add_row(one.attributes, f"{one.cells:,}", count, f"{one.worst:,.1f}", covered[0], estimate, covered[1])
     print_table(listing)
 
 

@@ -22,6 +22,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,22 +62,15 @@ _MOST_DOTS = 2000
 _RELEASE = ("release",)
 # What plans with targets minimise, where nothing else is asked for.
 TARGET_OBJECTIVE = "nonnegative"
-_OF_DATA = (
-    "table",
-    "query",
-    "publish_query",
-    "privacy_id",
-    "counts",
-    "counting",
-    "rows",
-    "delimiter",
-    "encoding",
-    "decimal",
-    "trim",
-    "null",
-    "header",
-    "names",
-)
+
+# Fields of a job by what they are about: the private table, the tables wanted, the budget, the folder and its report.
+_reading = partial(option, None, group=_DATA, commands=_READ)
+_releasing = partial(option, None, group=_DATA, commands=_RELEASE)
+_wanted = partial(option, None, group=_TABLES, commands=_ASK)
+_spending = partial(option, None, group=_BUDGET, commands=_SPEND)
+_charging = partial(option, None, group=_BUDGET, commands=_RELEASE)
+_writing = partial(option, None, group=WRITING, commands=_WRITE)
+_reporting = partial(option, None, group=WRITING, commands=_REPORT)
 
 
 @dataclass(frozen=True)
@@ -118,73 +112,35 @@ class Job:
         commands=("domain", "validate", "release"),
         path=True,
     )
-    table: str | None = option(None, "The table of a database.", group=_DATA, commands=_READ)
-    query: str | None = option(
-        None, "One SELECT; rows of a person are those of its result.", group=_DATA, commands=_READ
+    table: str | None = _reading("The table of a database.")
+    query: str | None = _reading("One SELECT; rows of a person are those of its result.")
+    publish_query: bool | None = _releasing("Publish the text of the query with the release.")
+    delimiter: str | None = _reading("The delimiter of a CSV file, such as ';' or tab.")
+    encoding: str | None = _reading("The encoding of a CSV file: utf-8, windows-1252, latin-1, utf-16 …")
+    decimal: str | None = _reading("The decimal mark in a CSV file: . or ,")
+    trim: bool | None = _reading("Strip the blanks around the fields of a CSV file.", negatable=True)
+    null: tuple[str, ...] | None = _reading(
+        "A text that marks a missing value in a CSV file, such as '?'; may be repeated.", kind=Kind.TEXTS
     )
-    publish_query: bool | None = option(
-        None, "Publish the text of the query with the release.", group=_DATA, commands=_RELEASE
+    header: bool | None = _reading("Whether the first row of a CSV file holds the column names.", negatable=True)
+    names: tuple[str, ...] | None = _reading(
+        "The names of the columns of a CSV file without a header, such as age,sex.", kind=Kind.NAMES
     )
-    delimiter: str | None = option(
-        None, "The delimiter of a CSV file, such as ';' or tab.", group=_DATA, commands=_READ
-    )
-    encoding: str | None = option(
-        None, "The encoding of a CSV file: utf-8, windows-1252, latin-1, utf-16 …", group=_DATA, commands=_READ
-    )
-    decimal: str | None = option(None, "The decimal mark in a CSV file: . or ,", group=_DATA, commands=_READ)
-    trim: bool | None = option(
-        None, "Strip the blanks around the fields of a CSV file.", group=_DATA, commands=_READ, negatable=True
-    )
-    null: tuple[str, ...] | None = option(
-        None,
-        "A text that marks a missing value in a CSV file, such as '?'; may be repeated.",
-        kind=Kind.TEXTS,
-        group=_DATA,
-        commands=_READ,
-    )
-    header: bool | None = option(
-        None,
-        "Whether the first row of a CSV file holds the column names.",
-        group=_DATA,
-        commands=_READ,
-        negatable=True,
-    )
-    names: tuple[str, ...] | None = option(
-        None,
-        "The names of the columns of a CSV file without a header, such as age,sex.",
-        kind=Kind.NAMES,
-        group=_DATA,
-        commands=_READ,
-    )
-    privacy_id: str | None = option(
-        None, "The column that identifies the person of each row.", group=_DATA, commands=_READ
-    )
-    counts: str | None = option(
-        None, "The column of counts, if each row is a count made elsewhere.", group=_DATA, commands=_RELEASE
-    )
-    counting: str | None = option(
-        None, "Where rows are counted: auto, fetch or push-down.", group=_DATA, commands=_RELEASE
-    )
+    privacy_id: str | None = _reading("The column that identifies the person of each row.")
+    counts: str | None = _releasing("The column of counts, if each row is a count made elsewhere.")
+    counting: str | None = _releasing("Where rows are counted: auto, fetch or push-down.")
     rows: int | None = option(
         None,
         "About how many rows the table has, if that is public; else the number is measured first.",
         group=_DATA,
         commands=_SPEND,
     )
-    domain: str | None = option(
-        None, "The domain file, declared and reviewed.", group=_TABLES, commands=_ASK, path=True
-    )
-    kway: int | None = option(None, "All tables of K attributes.", group=_TABLES, commands=_ASK)
-    up_to: int | None = option(None, "All tables of at most K attributes.", group=_TABLES, commands=_ASK)
-    tables: tuple[Names, ...] | None = option(
-        None, "One table, such as age,sex; may be repeated.", kind=Kind.TABLES, group=_TABLES, commands=_ASK
-    )
-    weight: Mapping[Names, float] | None = option(
-        None,
-        "The weight of a table, such as income=20 or age,sex=5; others have 1; may be repeated.",
-        kind=Kind.NUMBERS,
-        group=_TABLES,
-        commands=_ASK,
+    domain: str | None = _wanted("The domain file, declared and reviewed.", path=True)
+    kway: int | None = _wanted("All tables of K attributes.")
+    up_to: int | None = _wanted("All tables of at most K attributes.")
+    tables: tuple[Names, ...] | None = _wanted("One table, such as age,sex; may be repeated.", kind=Kind.TABLES)
+    weight: Mapping[Names, float] | None = _wanted(
+        "The weight of a table, such as income=20 or age,sex=5; others have 1; may be repeated.", kind=Kind.NUMBERS
     )
     target: Mapping[Names, float] | None = option(
         None,
@@ -193,23 +149,18 @@ class Job:
         group=_TABLES,
         commands=_SPEND,
     )
-    max_cells: int | None = option(None, "Leave out tables with more cells.", group=_TABLES, commands=_ASK)
-    epsilon: float | None = option(None, "ε, together with --delta.", group=_BUDGET, commands=_SPEND)
+    max_cells: int | None = _wanted("Leave out tables with more cells.")
+    epsilon: float | None = _spending("ε, together with --delta.")
     delta: float | None = option(None, "δ; 1e-9 is usual.", group=_BUDGET, commands=(*_SPEND, "create"))
-    rho: float | None = option(None, "ρ of zCDP, instead of ε.", group=_BUDGET, commands=_SPEND)
-    contributions: int | None = option(None, "The maximum number of rows per person.", group=_BUDGET, commands=_SPEND)
-    ledger: str | None = option(
-        None, "The spending record of the data set.", group=_BUDGET, commands=_RELEASE, path=True
-    )
+    rho: float | None = _spending("ρ of zCDP, instead of ε.")
+    contributions: int | None = _spending("The maximum number of rows per person.")
+    ledger: str | None = _charging("The spending record of the data set.", path=True)
     cap_epsilon: float | None = option(
         None, "Create the ledger with this cap (at --delta).", group=_BUDGET, commands=(*_RELEASE, "create")
     )
     cap_rho: float | None = option(None, "The same cap, given as ρ.", group=_BUDGET, commands=(*_RELEASE, "create"))
-    ledger_any_domain: bool | None = option(
-        None,
-        "Charge a ledger that was charged for another domain: the same people, declared differently.",
-        group=_BUDGET,
-        commands=_RELEASE,
+    ledger_any_domain: bool | None = _charging(
+        "Charge a ledger that was charged for another domain: the same people, declared differently."
     )
     mechanism: str | None = option(
         None,
@@ -223,63 +174,31 @@ class Job:
         group=WRITING,
         commands=_ASK,
     )
-    out: str | None = option(None, "The folder to write.", group=WRITING, commands=_WRITE, path=True)
-    overwrite: bool | None = option(None, "Replace a release that exists.", group=WRITING, commands=_WRITE)
-    csv: bool | None = option(None, "Write tables as CSV too.", group=WRITING, commands=_WRITE, negatable=True)
-    report: bool | None = option(
-        None, "Write report.html; on by default.", group=WRITING, commands=_WRITE, negatable=True
+    out: str | None = _writing("The folder to write.", path=True)
+    overwrite: bool | None = _writing("Replace a release that exists.")
+    csv: bool | None = _writing("Write tables as CSV too.", negatable=True)
+    report: bool | None = _writing("Write report.html; on by default.", negatable=True)
+    errors: bool | None = _writing(
+        "Estimate the error of every published count; on by default, takes a few more reconstructions.", negatable=True
     )
-    errors: bool | None = option(
-        None,
-        "Estimate the error of every published count; on by default, takes a few more reconstructions.",
-        group=WRITING,
-        commands=_WRITE,
-        negatable=True,
+    workers: int | str | None = _writing(
+        "Divide the work among N processes, or those of a Dask scheduler, as tcp://host:8786.", kind=Kind.WHOLE_OR_TEXT
     )
-    workers: int | str | None = option(
-        None,
-        "Divide the work among N processes, or those of a Dask scheduler, as tcp://host:8786.",
-        kind=Kind.WHOLE_OR_TEXT,
-        group=WRITING,
-        commands=_WRITE,
+    scratch: str | None = _writing("A folder for large arrays, where they do not fit into memory.", path=True)
+    reliable: float | None = _writing(
+        "The largest relative error of a count that is called reliable; 0.12 by default.", kind=Kind.NUMBER
     )
-    scratch: str | None = option(
-        None,
-        "A folder for large arrays, where they do not fit into memory.",
-        group=WRITING,
-        commands=_WRITE,
-        path=True,
+    care: float | None = _writing(
+        "The largest relative error of a count to use with care; 0.4 by default.", kind=Kind.NUMBER
     )
-    reliable: float | None = option(
-        None,
-        "The largest relative error of a count that is called reliable; 0.12 by default.",
-        kind=Kind.NUMBER,
-        group=WRITING,
-        commands=_WRITE,
+    reliable_within: float | None = _writing(
+        "An error of at most this many people is reliable whatever the count; 1 by default.", kind=Kind.NUMBER
     )
-    care: float | None = option(
-        None,
-        "The largest relative error of a count to use with care; 0.4 by default.",
-        kind=Kind.NUMBER,
-        group=WRITING,
-        commands=_WRITE,
-    )
-    reliable_within: float | None = option(
-        None,
-        "An error of at most this many people is reliable whatever the count; 1 by default.",
-        kind=Kind.NUMBER,
-        group=WRITING,
-        commands=_WRITE,
-    )
-    title: str | None = option(None, "The title of the report.", group=WRITING, commands=_REPORT)
-    publisher: str | None = option(None, "For the report: who publishes the release.", group=WRITING, commands=_REPORT)
-    licence: str | None = option(
-        None, "For the report: the licence of the tables, as 'CC BY 4.0'.", group=WRITING, commands=_REPORT
-    )
-    contact: str | None = option(None, "For the report: whom to ask.", group=WRITING, commands=_REPORT)
-    date: str | None = option(
-        None, "For the report: when it is published, as 2026-11-18.", group=WRITING, commands=_REPORT
-    )
+    title: str | None = _reporting("The title of the report.")
+    publisher: str | None = _reporting("For the report: who publishes the release.")
+    licence: str | None = _reporting("For the report: the licence of the tables, as 'CC BY 4.0'.")
+    contact: str | None = _reporting("For the report: whom to ask.")
+    date: str | None = _reporting("For the report: when it is published, as 2026-11-18.")
     mechanism_options: Mapping[str, Any] = field(default_factory=dict)
     method_options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -488,8 +407,8 @@ class Job:
         """Return the description of the private table; nothing is opened."""
         from margrave.data.source import Data
 
-        options = {name: getattr(self, name) for name in _OF_DATA if getattr(self, name) is not None}
-        return Data(self.need("data"), **options)
+        given = {one.name: getattr(self, one.name, None) for one in fields(Data) if one.name != "source"}
+        return Data(self.need("data"), **{name: value for name, value in given.items() if value is not None})
 
     def reconstruct_words(self) -> list[str]:
         """Return the words of ``margrave reconstruct`` that ask for the same tables, made in the same way."""
@@ -508,6 +427,7 @@ class Job:
 
         What the ledger's entry says about a release, its folder and its title, is taken from the job.
         """
+        from margrave.privacy.budget import format_budget
         from margrave.privacy.ledger import Ledger, require_local
 
         capped = self.cap_epsilon is not None or self.cap_rho is not None
@@ -528,7 +448,7 @@ class Job:
         asked = None if self.epsilon is None and self.rho is None else self.budget()
         if cap is not None and asked is not None and asked.rho > cap.rho and not Path(self.ledger).exists():
             raise BudgetRefusedError(
-                f"{asked!r} is asked for and the cap is {cap!r}",
+                f"{format_budget(asked)} is asked for and the cap is {format_budget(cap)}",
                 remedy="no ledger was created and nothing was read: ask for less",
             )
         release = None if self.out is None else os.path.abspath(self.out)  # noqa: PTH100 — links are kept

@@ -40,6 +40,8 @@ _UNBIASED = (
     "Errors are standard errors of the unbiased estimates; the non-negative tables are closer to the truth overall."
 )
 _Margins = dict[tuple[str, ...], float]
+# A larger δ is more than one over the number of people in most tables.
+_LARGE_DELTA = 1e-5
 
 
 @takes("plan", job=True)
@@ -104,6 +106,8 @@ def plan(
     if expected is not None and other is not None:
         _show_compared(expected, other, list(margins), " ".join(compare_with or ()))
     for note in (*notes, *(() if expected is None else (_UNBIASED,))):
+        screen.print(note)
+    for note in _delta_notes(budget):
         screen.print(note)
     if workload.domain.unreviewed:
         screen.print("The domain is a draft: nothing is measured with it before it is reviewed.")
@@ -295,6 +299,8 @@ def run(job: Job, *, json: bool = False) -> None:
     begun = ledger is not None and ledger.is_new
     if ledger is not None and begun and not json:
         console().print(_beginning(ledger, budget.delta))
+    for note in _delta_notes(budget):
+        Screen(stderr=True).print(note)
     with progress() as begin:
         released = _released(job, mechanism, workload, budget, ledger, publication, kept, begin)
     kept.remove()
@@ -368,6 +374,13 @@ def _interrupted(budget: Budget, *, charged: bool) -> str:
     return f"interrupted; {format_budget(budget)} is charged" if charged else "interrupted; nothing was charged"
 
 
+def _delta_notes(budget: Budget) -> list[str]:
+    """Return a warning about a δ that is not small: the probability with which the bound on ε may fail."""
+    if budget.delta <= _LARGE_DELTA:
+        return []
+    return [f"δ = {float(budget.delta):g} is large: take far less than one over the number of people, such as 1e-9."]
+
+
 def _beginning(ledger: Ledger, delta: float) -> str:
     """Return the sentence for a ledger that does not exist yet: one that was moved would start again at zero."""
     from margrave.privacy.budget import Budget, format_budget
@@ -407,8 +420,7 @@ def say(publication: Publication, released: Release, screen: Screen, *, measured
     screen.print(styled(f"{len(released.workload):,} {noun}", "bold"), f"in {shown}")
     if publication.report:
         screen.print(f"report: {Path(shown) / REPORT}")
-    if released.provenance is not None:
-        _say_privacy(released.provenance, screen, measured=measured)
+    _say_privacy(released.provenance, screen, measured=measured)
     if released.solution is not None:
         screen.print(released.solution.nearness(f"{released.solution.gap:.0e}"))
 
@@ -440,12 +452,14 @@ def result(publication: Publication, released: Release) -> dict[str, Any]:
     }
 
 
-def _say_privacy(record: Provenance, screen: Screen, *, measured: bool) -> None:
-    """Say what is promised to whom; that nothing is, where the noise was not private."""
+def _say_privacy(record: Provenance | None, screen: Screen, *, measured: bool) -> None:
+    """Say what is promised to whom; that nothing is, where the noise is unknown or was not private."""
     from margrave.release import facts
 
-    if not record.private:
-        screen.print(styled(facts.NOT_PRIVATE.word, "bold"), facts.NOT_PRIVATE.reason)
+    caution = facts.caution(record)
+    if record is None or caution is not None:
+        found = caution or facts.UNKNOWN
+        screen.print(styled(f"{found.word}:", "bold"), found.reason)
         return
     screen.print(f"privacy: {facts.stated(record)} (ρ = {facts.stated_rho(record)})")
     declared = measured and record.contributions_bounded == "declared"

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from margrave.privacy.noise import Sampler
     from margrave.workload import Workload
 
-# Numbers held at once for each cell: as the planner, with the first values and the sums of what is measured again.
-_ARRAYS = 7
+# Numbers held at once for each cell: as the planner, with first values, sums and means of what is measured again.
+_ARRAYS = 8
 
 
 @dataclass(frozen=True, kw_only=True)

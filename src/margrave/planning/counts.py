@@ -137,13 +137,9 @@ class Curves:
             Shape (tables,); log₂ of the slopes.
         """
         rows, falling = self.kind, self.slopes
-        # Curves fall, so the place of a slope is found by bisection over the grid, for all tables at once.
-        low, high = np.zeros(len(rows), dtype=np.int64), np.full(len(rows), len(_GRID) - 1)
-        for _ in range(int(np.ceil(np.log2(len(_GRID))))):
-            middle = (low + high) // 2
-            steeper = falling[rows, middle] > slopes
-            low, high = np.where(steeper, middle, low), np.where(steeper, high, middle)
-        upper, lower = falling[rows, low], falling[rows, high]
+        low = np.empty(len(rows), dtype=np.int64)
+        last_steeper(rows, falling, slopes, low)
+        upper, lower = falling[rows, low], falling[rows, low + 1]
         part = np.clip((upper - slopes) / np.maximum(upper - lower, 1e-12), 0.0, 1.0)
         found = 2.0 ** (_GRID[low] + _GRID_STEP * part)
         beyond = falling[rows, -1] > slopes
@@ -431,6 +427,33 @@ def _by_cell(layout: Layout, precisions: Floats) -> Floats:
     """Return y = π_τ/p_τ; zero where there is nothing to measure."""
     cost = cost_coefficients(layout)
     return np.divide(precisions, cost, out=np.zeros_like(cost), where=cost > 0)
+
+
+@compiled
+def last_steeper(rows: Integers, falling: Floats, slopes: Floats, places: Integers) -> None:
+    """Find the last place of the grid where a table's curve is steeper than its slope, but for the end of the grid.
+
+    Parameters
+    ----------
+    rows
+        Shape (tables,); which curve each table has.
+    falling
+        Shape (curves, grid); the slopes of the curves, which fall.
+    slopes
+        Shape (tables,); the slopes to look for.
+    places
+        Shape (tables,); the result, 0 where a curve is nowhere steeper.
+    """
+    for table in range(len(rows)):
+        curve = falling[rows[table]]
+        low, high = 0, len(curve) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if curve[middle] > slopes[table]:
+                low = middle
+            else:
+                high = middle
+        places[table] = low
 
 
 @compiled

@@ -117,7 +117,7 @@ class InsecureSeededSource:
 
     @classmethod
     def _of(cls, seeds: np.random.SeedSequence) -> InsecureSeededSource:
-        source = cls(0)
+        source = cls.__new__(cls)
         source._seeds, source._generator = seeds, np.random.PCG64(seeds)
         return source
 

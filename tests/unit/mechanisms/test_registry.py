@@ -1,14 +1,18 @@
 """Mechanisms are chosen by name: one shape, one set of defaults, one line to add another."""
 
 import inspect
+import math
 from dataclasses import fields
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import margrave as mg
-from margrave.errors import PlanError
+from margrave.algebra.layout import Layout
+from margrave.errors import MeasurementError, PlanError
 from margrave.mechanisms import DEFAULT, MECHANISMS, Mechanism, Run, mechanism_class
+from margrave.mechanisms.gaussian_marginals import _rounded_up
 from margrave.options import Kind, options_of
 
 DOMAIN = mg.Domain.fromdict({"age": 3, "sex": 2, "region": 4})
@@ -65,7 +69,36 @@ def test_the_numbers_measured_are_no_more_than_announced(name, tmp_path):
     mechanism_class(name)().measure(TABLE, WORKLOAD, BUDGET, contributions=1, run=run)
     with np.load(file) as saved:
         held = sum(saved[array].size for array in ("values", "averages", "first_values") if array in saved)
-    assert 0 < held <= mechanism_class(name)().cells(WORKLOAD)
+    closure = Layout.of(DOMAIN.shape, WORKLOAD.positions).cells
+    announced = mechanism_class(name)().cells(WORKLOAD)
+    assert 0 < held <= announced == {"planner": closure + 2, "adaptive": 3 * closure}.get(name, 2 * closure)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_what_cannot_be_measured_is_refused_before_any_data_is_opened(name):
+    with pytest.raises(PlanError, match="contributions is 0; give the most rows that one person has"):
+        mechanism_class(name)().prepare(WORKLOAD, BUDGET, contributions=0)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_tables_that_cannot_be_measured_exactly_are_refused_before_any_data_is_opened(name):
+    """Of residuals: n times the number of rows must fit in 64 bits. Counts themselves always do."""
+    workload, chosen = mg.Workload(mg.Domain.fromdict({"a": 2**27}), [("a",)]), mechanism_class(name)()
+    if name in ("planner", "adaptive"):
+        with pytest.raises(MeasurementError, match="a table of 1 attributes has 134,217,728 cells; at most 67,108,864"):
+            chosen.prepare(workload, BUDGET, contributions=1)
+    else:
+        assert chosen.prepare(workload, BUDGET, contributions=1) == chosen
+
+
+def test_a_mechanism_with_nothing_more_to_say_has_no_notes():
+    assert mechanism_class("marginals")().notes(WORKLOAD, BUDGET, contributions=1) == ()
+
+
+def test_what_given_variances_cost_is_rounded_up_by_next_to_nothing():
+    for rho in (Fraction(1, 3**400), Fraction(2, 7), Fraction(5**300 + 1, 3**10), Fraction(5**300 + 1, 3**600)):
+        assert rho <= _rounded_up(rho) <= rho * (1 + Fraction(1, 2**200))
+        assert _rounded_up(rho).denominator.bit_length() <= 202 + max(0, math.ceil(-math.log2(rho)))
 
 
 def test_options_of_one_name_are_of_one_kind():

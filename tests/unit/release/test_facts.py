@@ -106,7 +106,7 @@ def test_people_are_counted_where_each_has_one_row():
     [
         (
             {"private": False},
-            ["Not private The noise came from a seed, or from a sampler that margrave does not"],
+            ["Not private: The noise came from a seed, or from a sampler that margrave does not"],
         ),
         ({}, ["privacy: ε = 1 at δ = 10⁻⁹ (ρ = 0.01497", "rows: each person has at most 2 rows in the table"]),
         ({"cut_short": "after 1 round"}, ["privacy", "rows", "The run was cut short after 1 round; its whole budget"]),
@@ -119,3 +119,14 @@ def test_the_screen_says_it_in_the_same_words(changes, said):
     assert len(lines) == len(said)
     for line, begin in zip(lines, said, strict=True):
         assert line.startswith(begin)
+
+
+def test_noise_of_unknown_origin_is_said_on_the_screen_and_not_praised_in_the_readme(tmp_path):
+    lines = []
+    screen = SimpleNamespace(print=lambda *words: lines.append(" ".join(map(str, words))))
+    _say_privacy(None, screen, measured=False)
+    assert lines == [f"Origin unknown: {facts.UNKNOWN.reason}"]
+    made(foreign()).save(tmp_path / "out")
+    text = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "ORIGIN UNKNOWN" in text
+    assert "protects the people" not in text

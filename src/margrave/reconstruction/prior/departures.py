@@ -142,11 +142,16 @@ def evidence_grid(prior: Floats) -> Floats:
     class_priors(MEANS, prior, priors)
     likelihood = grid().binned
     evidence = np.empty(SHAPE)
-    point = np.log(np.maximum(likelihood[..., _POINT], TINY))
+    point = _log_point()
     for own, told in zip(evidence, priors, strict=True):
         np.log(np.maximum(likelihood @ told, TINY), out=own)
         own -= point
     return evidence
+
+
+def may_be_quiet(order: int) -> bool:
+    """Tell whether a table of an order can be as predicted in all its cells."""
+    return _QUIET[min(order, max(_QUIET))] > 0.0
 
 
 def quiet_frequency(order: int, evidence: Floats) -> float:
@@ -191,6 +196,13 @@ def unmeasured_spreads(prior: Floats) -> Floats:
     class_priors(MEANS, prior, priors)
     spreads: Floats = np.minimum(priors @ _SPREADS, 1.0)
     return spreads
+
+
+@cache
+def _log_point() -> Floats:
+    """Return the logarithm of the likelihood of λ = 1 on the grid."""
+    logarithm: Floats = np.log(np.maximum(grid().binned[..., _POINT], TINY))
+    return logarithm
 
 
 @cache

@@ -52,6 +52,7 @@ from margrave.reconstruction.prior.departures import (
     grid,
     learned_prior,
     learned_prior_of_cells,
+    may_be_quiet,
     quiet_frequency,
     quiet_shares,
     unmeasured_spreads,
@@ -175,7 +176,7 @@ class Levels:
         parts, tables = list(self._ranges(order)), self._tables_of(order)
         counted = tables.predict(parts, self._inner)
         prior = self._prior_of_singles(parts) if order == 1 else learned_prior(order, counted)
-        tables.estimate(parts, prior, self._quiet(tables.weigh(parts, evidence_grid(prior)), order))
+        tables.estimate(parts, prior, self._quiet(tables, parts, prior, order))
         for first, last in parts:
             self._given[first:last] = 0
 
@@ -207,9 +208,12 @@ class Levels:
         rows, counts, kinds = (np.concatenate(part) for part in zip(*found, strict=True))
         return learned_prior_of_cells(1, rows, counts, kinds)
 
-    def _quiet(self, evidence: Floats, order: int) -> Floats:
+    def _quiet(self, tables: _Here | _Elsewhere, parts: Ranges, prior: Floats, order: int) -> Floats:
         """Return the probability of each table that it is as predicted, for the tables of an order."""
         layout, quiet = self._layout, np.zeros(len(self._layout.sets))
+        if not may_be_quiet(order):
+            return quiet
+        evidence = tables.weigh(parts, evidence_grid(prior))
         own = np.flatnonzero(layout.index.order == order)
         told = own[(self._variances[own] > 0) & (self._variances[own] < np.inf) & (layout.degrees[own] > 0)]
         # A table that was not measured has no evidence either way, as one whose noise drowns it.

@@ -30,8 +30,14 @@ if TYPE_CHECKING:
 # What a privacy statement cannot do without; everything else that a provenance knows is compared where it is there.
 _GUARANTEE = ("mechanism", "rho", "epsilon", "delta", "contributions", "neighbours", "private")
 _MOST_SHOWN = 20
-_HEADING, _DESCRIPTION = "Cross-tabulations", "Cross-tabulations with noise that protects the people in them."
+_HEADING = "Cross-tabulations"
+# The first sentence where the domain has no description of its own.
+_PRIVATE, _NOISY = (
+    "Cross-tabulations with noise that protects the people in them.",
+    "Cross-tabulations of noisy counts.",
+)
 _DOCUMENTS = {
+    "imprint.json": "what the release is called and who publishes it, as the report says it",
     "report.html": "what was released, how private and how exact it is, with tables to look at; opens in any browser",
     "registry.yaml": "a draft entry for the registry of deployments of differential privacy",
 }
@@ -135,7 +141,7 @@ def readme(
     kept = kept_rows(domain, provenance)
     return _README.format(
         heading=markdown(title or "") or _HEADING,
-        description=markdown_paragraphs(domain.description) or _DESCRIPTION,
+        description=markdown_paragraphs(domain.description) or (_NOISY if facts.caution(provenance) else _PRIVATE),
         privacy=markdown(facts.statement(provenance)),
         files="\n".join([*_listed(documents), *_tables(tables, _is_guarded(domain))]),
         count=method.words.column,

@@ -97,8 +97,10 @@ def test_a_measurement_without_content_changes_nothing(case, scale):
 def test_measured_triples_are_never_worse_than_none(case, scale, share):
     """Triples with a share of the budget, pairs the rest: throwing the triples away must not pay.
 
-    Mean over eight draws, paired. The ratio of the two errors varies by about 0.02 from draw to draw, so that its mean
-    has a standard error below 0.01; 1.03 would be passed by chance in one of a thousand runs, and seeds are fixed.
+    Mean over draws, paired. The ratio of the two errors varies by about 0.02 from draw to draw. Power: where triples
+    cost 5 %, two draws have a mean below 1, which ends the test, in one of 5,000 runs, and eight one below 1.03 in one
+    of 400. False alarms: where triples cost nothing, the mean of eight has a standard error below 0.01, and 1.03 would
+    be passed by chance in one of a thousand runs; seeds are fixed.
     """
     layout, truth = case
     order = layout.index.order
@@ -110,6 +112,8 @@ def test_measured_triples_are_never_worse_than_none(case, scale, share):
         estimates = measure(layout, truth, variances, seed)
         with_them += error(estimates, truth)
         without += error(dropped(estimates, order == 3), truth)
+        if seed == 1 and with_them <= without:
+            return
     assert with_them <= 1.03 * without
 
 
