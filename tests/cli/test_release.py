@@ -357,6 +357,35 @@ def test_the_report_of_a_folder_is_renewed_without_harm(survey):
     assert command("export", "release", "--out", "release/csv", folder=survey).returncode == 2
 
 
+def test_the_folder_keeps_who_publishes_it_for_reports_that_are_written_again(survey, tmp_path):
+    said = ("--title", "Survey of towns", "--publisher", "Office <b>", "--licence", "CC BY 4.0", "--date", "2026-05-01")
+    assert release(survey, *said, "--no-report").returncode == 0
+    assert command("report", "release", folder=survey).returncode == 0
+    page = (survey / "release" / "report.html").read_text(encoding="utf-8")
+    for text in ("Survey of towns", "Office &lt;b&gt;", "CC BY 4.0", "2026-05-01"):
+        assert text in page
+    again = command("report", "release", "--date", "2026-06-01", "--contact", "desk", folder=survey)
+    assert again.returncode == 0
+    assert command("report", "release", "--out", tmp_path / "r.html", folder=survey).returncode == 0
+    for page in (survey / "release" / "report.html", tmp_path / "r.html"):
+        text = page.read_text(encoding="utf-8")
+        assert "2026-06-01" in text
+        assert "2026-05-01" not in text
+        assert "Survey of towns" in text
+        assert "desk" in text
+    assert mg.verify(survey / "release") == ()
+    assert command("report", "release", "--out", tmp_path / "s.html", "--title", "Other", folder=survey).returncode == 0
+    assert "Survey of towns" not in (tmp_path / "s.html").read_text(encoding="utf-8")
+
+
+def test_an_imprint_that_somebody_changed_is_refused(survey):
+    assert release(survey, "--title", "Survey of towns").returncode == 0
+    (survey / "release" / "imprint.json").write_text('{"title": "Another"}', encoding="utf-8")
+    done = command("report", "release", folder=survey)
+    assert done.returncode == 2
+    assert "imprint.json is damaged: it is not the texts that were written" in done.stderr
+
+
 def test_report_and_export(published, tmp_path):
     assert command("report", "release", "--out", tmp_path / "r.html", folder=published).returncode == 0
     assert "日本" in (tmp_path / "r.html").read_text(encoding="utf-8")
@@ -372,7 +401,7 @@ def test_report_and_export(published, tmp_path):
 
 def test_the_ledger_is_shown(published):
     shown = command("ledger", "people.ledger", folder=published).stdout
-    assert "residual planner" in shown
+    assert "adaptive planner" in shown
     told = json.loads(command("ledger", "people.ledger", "--json", folder=published).stdout)
     assert len(told["entries"]) == 1
     assert told["torn"] is None

@@ -412,7 +412,8 @@ def test_marks_and_intervals_are_those_of_the_counts_and_not_of_the_estimates(ma
 
 @pytest.mark.parametrize(("form", "axis"), [("row", 1), ("column", 0), ("all", None)])
 def test_percentages_of_rows_of_columns_and_of_all(marked, form, axis):
-    table = release(errors=True).table("age", "district")
+    found_in = release(errors=True)
+    table = found_in.table("age", "district")
     marked.evaluate(PICK.format(0, 1))
     marked.click(f"input[value={form}]")
     shown = marked.evaluate(CELLS)
@@ -422,9 +423,20 @@ def test_percentages_of_rows_of_columns_and_of_all(marked, form, axis):
     found = np.array([[float(cell[0].removesuffix(" %")) for cell in row[:5]] for row in shown[:6]])
     slack = 0.05 + 100 / table.values.sum(axis=axis, keepdims=axis is not None)
     assert (np.abs(found - wanted) <= slack).all()
-    assert not any(cell[2] for row in shown for cell in row), "percentages have no intervals"
+    # The least of the part in the most of the whole, to the most in the least.
+    whole = found_in.table(*{"row": ["age"], "column": ["district"], "all": []}[form])
+    low, high = (
+        np.expand_dims(ends, axis) if axis is not None else ends for ends in (whole.count_low, whole.count_high)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        most = np.where(low > 0, table.count_high / low, 1.0)
+    wanted = 100 * np.clip(np.stack([table.count_low / high, most], axis=-1), 0, 1)
+    ends = np.array([[[float(end) for end in cell[2].split(" to ")] for cell in row[:5]] for row in shown[:6]])
+    np.testing.assert_allclose(ends, wanted, atol=0.05 + 1e-9)
+    assert shown[6][5][2] == "", "all of all is 100 %, without an interval"
     assert "% of" in caption(marked)
-    assert "have no interval here" in marked.evaluate("document.getElementById('note').textContent")
+    assert "with 95 % intervals" in caption(marked)
+    assert "contains the true one whenever" in marked.evaluate("document.getElementById('note').textContent")
 
 
 def test_a_table_is_downloaded_without_a_network(browser, learned, marked, tmp_path):

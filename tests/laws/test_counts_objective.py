@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from margrave.algebra.layout import Layout
 from margrave.domain import Domain
 from margrave.planning import plan
-from margrave.planning.allocation import allocate, closure_weights, count_errors
+from margrave.planning.allocation import add_precisions, allocate, closure_weights, count_errors, floor_precisions
 from margrave.planning.coefficients import cost_coefficients
 from margrave.planning.counts import (
     STRAYS,
@@ -225,3 +225,21 @@ def test_the_steps_are_few():
     for rho in (1e-4, 1e-1, 10.0):
         assert count_errors(layout, weights, rho=rho, rows=20_000.0).steps <= 20
     assert isinstance(curves_for(layout, 1.0), Curves)
+
+
+def test_what_is_hardly_worth_measuring_again_is_left_alone_and_all_is_spent():
+    """The total and one table are known far better than the rest: nothing is added to them, but to all others."""
+    workload = Workload.all_kway(DOMAIN, 2)
+    layout = closure_of(workload)
+    weights, cost = closure_weights(workload, layout), cost_coefficients(layout)
+    known = np.zeros(len(layout.sets))
+    precise = [layout.places[()], layout.places[(0,)]]
+    known[precise] = 1e6
+    floor = floor_precisions(layout, weights, rho=0.1)
+    added, _ = add_precisions(
+        layout, importance(layout, weights), curves_for(layout, 500.0), rho=0.1, known=known, floor=floor
+    )
+    assert added[precise].tolist() == [0.0, 0.0]
+    others = np.delete(np.arange(len(known)), precise)
+    assert (added[others] >= floor[others]).all()
+    assert cost @ added / 2 == pytest.approx(0.1, rel=1e-12)

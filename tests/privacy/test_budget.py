@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from margrave.errors import PlanError
-from margrave.privacy.budget import Budget, exact_number, zcdp_delta, zcdp_epsilon, zcdp_rho
+from margrave.privacy.budget import Budget, exact_number, shown_epsilon, zcdp_delta, zcdp_epsilon, zcdp_rho
 
 DELTAS = [1e-300, 1e-100, 1e-12, 1e-9, 1e-5, 0.01, 0.5]
 EPSILONS = [1e-6, 1e-3, 0.1, 1.0, 3.16, 10.0, 1e3]
@@ -304,3 +304,11 @@ def test_budgets_do_not_mix_with_numbers():
         budget * budget
     with refused("a share must be above 0"):
         budget * 0
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "shown"),
+    [(10.0, "10"), (100.0, "100"), (20_000.0, "20000"), (1e6, "1e+6"), (0.3, "0.3"), (12.34567, "12.346"), (0.0, "0")],
+)
+def test_epsilon_is_shown_as_people_write_it(epsilon, shown):
+    assert shown_epsilon(epsilon) == shown

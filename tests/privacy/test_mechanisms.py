@@ -36,8 +36,9 @@ from margrave.errors import (
 )
 from margrave.measurements import Measurements
 from margrave.mechanisms import scalable_mwem as mwem
+from margrave.mechanisms.adaptive_planner import adaptive_planner
 from margrave.mechanisms.gaussian_marginals import gaussian_marginals, marginal_cost
-from margrave.mechanisms.residual_planner import measure
+from margrave.mechanisms.residual_planner import measure, residual_planner
 from margrave.mechanisms.scalable_mwem import GRID_BITS, _RunningEstimate, scalable_mwem
 from margrave.mechanisms.spending import spending
 from margrave.planning.plans import plan
@@ -852,6 +853,28 @@ def test_memory_is_checked_before_anything_is_charged(tmp_path, monkeypatch):
     with pytest.raises(MemoryLimitError, match=r"counting and measuring needs .* the largest tables are a × b"):
         measure(small_plan(), CodedTable(SMALL, SMALL_TABLE), ledger=ledger)
     assert ledger.spent == 0
+
+
+def test_memory_is_asked_for_the_arrays_of_the_mechanism_and_copies_of_the_largest_table(monkeypatch):
+    """The tables inside have 1, 3, 4, 2 and 12 cells, of eight bytes each."""
+    monkeypatch.setenv("MARGRAVE_THREADS", "2")
+    asked = []
+    monkeypatch.setattr("margrave.mechanisms.spending.require_memory", lambda needed, *_, **__: asked.append(needed))
+    domain = Domain.fromdict({"a": 3, "b": 4, "c": 2})
+    table = CodedTable(domain, {"a": [0], "b": [0], "c": [0]})
+    workload = Workload(domain, [("a", "b"), ("c",)])
+    for mechanism in (residual_planner, adaptive_planner, gaussian_marginals, scalable_mwem):
+        mechanism(table, workload, Budget.zcdp(rho=1), contributions=1)
+    cells = 1 + 3 + 4 + 2 + 12
+    assert asked == [8 * (arrays * cells + 4 * 2 * 12) for arrays in (4, 8, 5.5, 3)]
+
+
+@pytest.mark.parametrize("missing", ["check", "charge", "require_domain", "torn"])
+def test_what_lacks_a_part_of_a_ledger_is_refused_before_the_table_is_read(missing):
+    parts = {"check": lambda *_: True, "charge": lambda *_, **__: None, "require_domain": lambda *_: None, "torn": None}
+    ledger = type("Partly", (), {name: part for name, part in parts.items() if name != missing})()
+    with pytest.raises(LedgerError, match="expected a Ledger, got a Partly; give Ledger"):
+        measure(small_plan(), CodedTable(SMALL, SMALL_TABLE), ledger=ledger)
 
 
 def test_noise_in_floating_point_is_refused_whoever_draws_it():

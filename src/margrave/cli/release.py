@@ -21,7 +21,7 @@ from margrave.cli.options import AsJson, takes
 from margrave.cli.screen import Screen, Tick, console, fits, print_json, print_table, progress, styled
 from margrave.domain.values import table_label
 from margrave.errors import InterruptionError, JobError, MargraveError, PlanError
-from margrave.mechanisms import DEFAULT as USUAL_MECHANISM
+from margrave.mechanisms import DEFAULT_FOR_PLANS
 from margrave.options import named_tables, numbers_by_table
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ _UNBIASED = (
     "Errors are standard errors of the unbiased estimates; the non-negative tables are closer to the truth overall."
 )
 _Margins = dict[tuple[str, ...], float]
+# A larger δ is more than one over the number of people in most tables.
+_LARGE_DELTA = 1e-5
 
 
 @takes("plan", job=True)
@@ -105,6 +107,8 @@ def plan(
         _show_compared(expected, other, list(margins), " ".join(compare_with or ()))
     for note in (*notes, *(() if expected is None else (_UNBIASED,))):
         screen.print(note)
+    for note in _delta_notes(budget):
+        screen.print(note)
     if workload.domain.unreviewed:
         screen.print("The domain is a draft: nothing is measured with it before it is reviewed.")
 
@@ -136,7 +140,7 @@ def _plan_budget(asked: Job, given: list[str], *, json: bool) -> None:
     from margrave.planning.plans import budget_for_margin
     from margrave.privacy.budget import Budget, format_budget
 
-    if (asked.mechanism or USUAL_MECHANISM) != USUAL_MECHANISM:
+    if asked.mechanism not in (None, DEFAULT_FOR_PLANS):
         raise PlanError(f"no budget can be found for the mechanism {asked.mechanism}", remedy="leave out --mechanism")
     domain = asked.read_domain()
     workload, rows = asked.workload(domain), asked.need("contributions")
@@ -295,6 +299,8 @@ def run(job: Job, *, json: bool = False) -> None:
     begun = ledger is not None and ledger.is_new
     if ledger is not None and begun and not json:
         console().print(_beginning(ledger, budget.delta))
+    for note in _delta_notes(budget):
+        Screen(stderr=True).print(note)
     with progress() as begin:
         released = _released(job, mechanism, workload, budget, ledger, publication, kept, begin)
     kept.remove()
@@ -366,6 +372,13 @@ def _interrupted(budget: Budget, *, charged: bool) -> str:
     from margrave.privacy.budget import format_budget
 
     return f"interrupted; {format_budget(budget)} is charged" if charged else "interrupted; nothing was charged"
+
+
+def _delta_notes(budget: Budget) -> list[str]:
+    """Return a warning about a δ that is not small: the probability with which the bound on ε may fail."""
+    if budget.delta <= _LARGE_DELTA:
+        return []
+    return [f"δ = {float(budget.delta):g} is large: take far less than one over the number of people, such as 1e-9."]
 
 
 def _beginning(ledger: Ledger, delta: float) -> str:

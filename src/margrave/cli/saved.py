@@ -128,13 +128,14 @@ def report(
 
     Example:  margrave report release --title "Census of 2026"
     """
-    from margrave.release.report import NAME, renew_report, write_report
+    from margrave.release.report import NAME, recorded_imprint, renew_report, write_report
     from margrave.release.store.loading import load
 
     if out is None or out.resolve() == (folder / NAME).resolve():
         out = renew_report(folder, title=asked.title, **asked.imprint)
     else:
-        write_report(load(folder), out, title=asked.title, **asked.imprint)
+        title, imprint = recorded_imprint(folder, asked.title, asked.imprint)
+        write_report(load(folder), out, title=title, **imprint)
     console().print(f"report: {out}")
 
 
@@ -151,7 +152,7 @@ def export(
     out: Annotated[Path, typer.Option("--out", help="The new folder (csv) or file (sdmx, registry) to write.")],
     form: Annotated[
         Form,
-        typer.Option("--form", help="csv: one file a table; sdmx: SDMX-CSV 2.0; registry: a draft entry (YAML)."),
+        typer.Option("--form", help="csv: one file per table; sdmx: SDMX-CSV 2.0; registry: a draft entry (YAML)."),
     ] = Form.CSV,
     agency: Annotated[str | None, typer.Option("--agency", help="For sdmx: the agency's identifier.")] = None,
     dataflow: Annotated[str | None, typer.Option("--dataflow", help="For sdmx: the dataflow's identifier.")] = None,

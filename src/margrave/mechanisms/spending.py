@@ -198,7 +198,7 @@ def _count(
         raise LedgerError(str(ledger.torn))
     if ledger is not None and not ledger.check(budget):
         raise BudgetRefusedError(
-            f"{budget!r} is asked for and {ledger!r} has no room for it",
+            f"{format_budget(budget)} is asked for and ledger {str(ledger.path)!r} has no room for it",
             remedy=f"nothing was read or charged: ask for less ({ledger.balance(budget.delta)})",
         )
     if ledger is not None:

@@ -56,6 +56,8 @@ _DIGITS = 50
 _SEARCH_DIGITS = 36
 _SEARCH_DECADES = 250
 _SEARCH_STEPS = 85
+# Powers of ten up to which ε is written without an exponent.
+_MOST_PLAIN = 5
 # A filter counts in these parts of its budget.
 _PARTS = 2**80
 
@@ -237,7 +239,9 @@ def format_rho(value: Fraction) -> str:
 
 def shown_epsilon(epsilon: float) -> str:
     """Return ε for people, with at most five digits, rounded up."""
-    return f"{Context(prec=5, rounding=ROUND_CEILING).create_decimal_from_float(epsilon).normalize():g}"
+    number = Context(prec=5, rounding=ROUND_CEILING).create_decimal_from_float(epsilon).normalize()
+    # Without an exponent where people write none: 10, and not 1e+1.
+    return f"{number:f}" if abs(number.adjusted()) <= _MOST_PLAIN else f"{number:g}"
 
 
 def format_budget(budget: Budget) -> str:

@@ -161,7 +161,8 @@ class Publication:
     bounds
         Where published counts stop being reliable, by their errors.
     imprint
-        Who publishes it: ``publisher``, ``licence``, ``contact`` and ``date`` for the report, as texts.
+        Who publishes it: ``publisher``, ``licence``, ``contact`` and ``date`` for the report, as texts. The folder
+        keeps them, with the title, for reports that are written again.
     workers, scratch
         Who shares the work, of reconstructing and of writing, and a folder for large arrays; see `reconstruct`.
     """
@@ -247,7 +248,9 @@ class Publication:
                 errors=self.errors,
                 bounds=self.bounds,
             )
-            documents = {}
+            from margrave.release.store.folder import imprint_document
+
+            documents = imprint_document(self.title, self.imprint)
             if self.report:
                 from margrave.release.report import report
 

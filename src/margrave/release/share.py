@@ -236,7 +236,7 @@ class _Moments:
         b = self.part * self.whole - z**2 * self.covariance
         e = self.part**2 - z**2 * self.part_variance
         known = self._above(z)
-        # Where part and whole are one, rounding may leave a little less than nothing.
+        # Where part and whole are equal, rounding may make it negative.
         root = np.sqrt(np.maximum(b**2 - a * e, 0.0))
         low, high = np.full(a.shape, -np.inf), np.full(a.shape, np.inf)
         np.divide(b - root, a, out=low, where=known)

@@ -1,7 +1,7 @@
 r"""First rows: a Bayesian network read off the tables of a release, and rows drawn from it attribute by attribute.
 
-Each attribute hangs on the others of one table. They are found greedily: of all tables of which all attributes but one,
-k, have their place already, the next is the one that says most about k, by the mutual information
+Each attribute depends on the others of one table. They are found greedily: of all tables of which all attributes but
+one, k, have their place already, the next is the one that says most about k, by the mutual information
 
     I(k; P) = H(k) + H(P) − H(P ∪ k),        P: the other attributes of the table,                                  (1)
 
@@ -81,7 +81,7 @@ def draw_rows(layout: Layout, marginals: Floats, rows: int, draws: MadeUpDraws) 
 
 
 def links(layout: Layout, marginals: Floats) -> Iterator[Link]:
-    """Yield how each attribute is drawn, in an order in which what it hangs on comes first."""
+    """Yield how each attribute is drawn, in an order in which what it depends on comes first."""
     entropy = np.empty(len(layout.sets))
     offset = layout.index.offset
     over_tables(lambda a, b: entropies(marginals, offset, entropy, a, b), 0, len(entropy), offset)

@@ -7,7 +7,7 @@ import pytest
 
 from margrave.algebra.layout import Layout
 from margrave.domain import Domain
-from margrave.errors import ConvergenceError
+from margrave.errors import ConvergenceError, PlanError
 from margrave.planning.allocation import (
     allocate,
     closure_importance,
@@ -71,3 +71,14 @@ def test_a_table_inside_the_workload_has_the_largest_weight_of_the_tables_around
     expected |= {(0, 1): 2 * 15**0.5 / 4, (1, 2): 6 * 10**0.5 / 4}
     for members, importance in expected.items():
         assert found[LAYOUT.places[members]] == pytest.approx(importance, rel=1e-12)
+
+
+def test_counts_are_not_planned_for_an_unknown_number_of_rows():
+    workload = Workload(Domain.fromdict({"a": 3}), [("a",)])
+    layout = Layout.of(workload.domain.shape, workload.positions)
+    with pytest.raises(PlanError, match=r"^objective 'counts' plans for a number of rows, and rows is not given"):
+        allocate(workload, layout, objective="counts", rho=1.0)
+
+
+def test_a_first_point_that_is_good_enough_takes_no_step():
+    assert max_variance(LAYOUT, WEIGHTS, tolerance=100.0, max_steps=0).steps == 0

@@ -1,4 +1,4 @@
-"""First rows: what each attribute hangs on, and values spread as evenly as whole rows can be."""
+"""First rows: what each attribute depends on, and values spread as evenly as whole rows can be."""
 
 import itertools
 

@@ -36,7 +36,7 @@ from margrave.release.facts import Imprint, order_name, percent, short, whole
 from margrave.release.release import Release
 from margrave.release.report import charts, statements
 from margrave.release.report.findings import Findings, Headline, OrderFindings, Reliabilities, find, headline
-from margrave.release.store.folder import replace_document, require_outside
+from margrave.release.store.folder import imprint_document, read_imprint, replace_document, require_outside
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -136,12 +136,37 @@ def renew_report(folder: str | os.PathLike[str], *, title: str | None = None, **
     folder
         A folder that `Release.save` has written.
     title, **imprint
-        As for `report`.
+        As for `report`. What is not given is as the folder records it, and what is given is recorded there.
     """
     from margrave.release.store.loading import load
 
-    replace_document(folder, NAME, report(load(folder), title=title, **imprint))
+    release = load(folder)
+    _check_request(release, title, MOST_BYTES, imprint)
+    title, imprint = recorded_imprint(folder, title, imprint)
+    page = report(release, title=title, **imprint)
+    for name, text in {**imprint_document(title, imprint), NAME: page}.items():
+        replace_document(folder, name, text)
     return Path(folder) / NAME
+
+
+def recorded_imprint(folder: str | os.PathLike[str], title: str | None, imprint: Imprint) -> tuple[str | None, Imprint]:
+    """Return the title and the imprint of a saved release: what is given, and for the rest what its folder records.
+
+    Parameters
+    ----------
+    folder
+        A folder that `Release.save` has written.
+    title, imprint
+        As for `report`.
+    """
+    called, kept = read_imprint(folder)
+    kept = {
+        "publisher": imprint.get("publisher") or kept.get("publisher"),
+        "licence": imprint.get("licence") or kept.get("licence"),
+        "contact": imprint.get("contact") or kept.get("contact"),
+        "date": imprint.get("date") or kept.get("date"),
+    }
+    return called if title is None else title, kept
 
 
 def _check_request(release: object, title: object, most_bytes: object, imprint: Mapping[str, object]) -> None:
@@ -296,8 +321,8 @@ def _script_parts(release: Release) -> dict[str, object]:
                 "count": f"diamond: {words.count}",
             },
             "totals": f"The row and column “all” are tables of their own, each with its own interval.{agree}",
-            "percent": "Percentages are made from the numbers of this table and have no interval here; "
-            "margrave query with --share-of gives a share with one.",
+            "percent": "The interval of a percentage contains the true one whenever the intervals of both its counts "
+            "do, and is wider than it need be; margrave query with --share-of gives a narrower one.",
         },
     }
 

@@ -53,14 +53,26 @@
   /* A count has its own interval where one was learned, and otherwise that of its unbiased estimate. */
   const ends = (one) => (state.measure === "count" && one.countLow !== null ? [one.countLow, one.countHigh] : [one.low, one.high]);
   const between = (one) => (one && ends(one)[0] !== null ? ends(one).map(end).join(" to ") : "");
+  /* The cell that a percentage is of: the row, the column or all. */
+  const whole = (row, column) => pick(state.form === "row" ? row : NONE, state.form === "column" ? column : NONE);
   const flag = (one) => (one && state.measure === "count" ? one.flag : 0);
 
   /* What is shown of a cell: its number, or its share of the row, of the column or of all. */
   function value(row, column) {
     const number = measured(pick(row, column));
     if (state.form === "number" || number === null) return number;
-    const whole = measured(pick(state.form === "row" ? row : NONE, state.form === "column" ? column : NONE));
-    return whole > 0 ? (100 * number) / whole : null;
+    const all = measured(whole(row, column));
+    return all > 0 ? (100 * number) / all : null;
+  }
+
+  /* The interval of what is shown of a cell. A share lies between the least part of the most and the most of the least. */
+  function interval(row, column) {
+    const [part, all] = [pick(row, column), state.form === "number" ? null : whole(row, column)];
+    if (state.form === "number") return between(part);
+    const same = (state.form === "row" ? column : row) === NONE && (state.form !== "all" || column === NONE);
+    if (same || !part || !all || ends(part)[0] === null || ends(all)[0] === null || !(ends(all)[1] > 0)) return "";
+    const [low, high] = [ends(part)[0] / ends(all)[1], ends(all)[0] > 0 ? ends(part)[1] / ends(all)[0] : 1];
+    return [low, high].map((one) => tenths.format(100 * Math.min(1, Math.max(0, one)))).join(" to ");
   }
 
   const text = (number) => {
@@ -136,8 +148,8 @@
       made.append(element("sup", words.marks[flag(one)]));
       made.title = words.flags[flag(one)];
     }
-    const interval = state.form === "number" ? between(one) : "";
-    if (interval) made.append(element("span", interval));
+    const ofCell = interval(row, column);
+    if (ofCell) made.append(element("span", ofCell));
     return made;
   }
 
@@ -171,9 +183,9 @@
   const allColumns = () => (state.column === NONE ? [] : attributes[state.column].labels.map((_, code) => code));
 
   function measureText() {
-    if (state.form !== "number") return `${words[state.measure]}, % of ${{ row: "the row", column: "the column", all: "all" }[state.form]}`;
-    const known = between(pick(NONE, NONE)) || between(pick(0, state.column === NONE ? NONE : 0));
-    return `${words[state.measure]}${known ? ", with 95 % intervals" : ""}`;
+    const known = interval(0, state.column === NONE ? NONE : 0) || (state.form === "number" && interval(NONE, NONE));
+    const form = state.form === "number" ? "" : `, % of ${{ row: "the row", column: "the column", all: "all" }[state.form]}`;
+    return `${words[state.measure]}${form}${known ? ", with 95 % intervals" : ""}`;
   }
 
   /* How many of the cells are reliable. */
@@ -279,7 +291,7 @@
         cells.push({
           row, rowLabel: label(state.row, row), column, columnLabel: label(state.column, column),
           value: Math.max(0, number ?? 0), text: `${text(number)}${flag(one) ? ` (${words.flags[flag(one)]})` : ""}`,
-          between: between(one) || "none",
+          between: interval(row, column) || "none",
         });
       }
     }

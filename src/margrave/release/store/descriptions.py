@@ -37,6 +37,7 @@ _PRIVATE, _NOISY = (
     "Cross-tabulations of noisy counts.",
 )
 _DOCUMENTS = {
+    "imprint.json": "what the release is called and who publishes it, as the report says it",
     "report.html": "what was released, how private and how exact it is, with tables to look at; opens in any browser",
     "registry.yaml": "a draft entry for the registry of deployments of differential privacy",
 }
@@ -67,7 +68,7 @@ _README = """# {heading}
 
 {files}
 
-Each table is in tidy long form, one row a cell: one column for each attribute, then
+Each table is in tidy long form, one row per cell: one column for each attribute, then
 
 - `count`: {count};
 - `estimate`: the unbiased estimate, right on average and the one to add up or average over many cells;

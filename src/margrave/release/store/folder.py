@@ -13,20 +13,37 @@ and a document that `loading.verify` names. Replacing it again repairs it.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from margrave.errors import MargraveError, StoreError
 from margrave.files import replacing
-from margrave.release.store import KIND, MANIFEST, OWN_FILES, TABLES, FileEntry, read_document, read_manifest
+from margrave.release.store import (
+    KIND,
+    MANIFEST,
+    OWN_FILES,
+    TABLES,
+    FileEntry,
+    checksum,
+    damage,
+    read_document,
+    read_manifest,
+)
+
+if TYPE_CHECKING:
+    from margrave.release.facts import Imprint
 
 # A hidden name repeats so much of the name it stands for: enough to recognise, short enough for any file system.
 _SHOWN = 40
+# The document that keeps what a release is called and who publishes it.
+IMPRINT = "imprint.json"
 
 
 @contextmanager
@@ -189,6 +206,37 @@ def replace_document(folder: str | os.PathLike[str], name: str, text: str) -> No
         ) from error
     with suppress(OSError):  # some file systems cannot bring a folder to disk, and the document is there
         sync(root)
+
+
+def imprint_document(title: str | None, imprint: Imprint) -> dict[str, str]:
+    """Return the document that keeps what a release is called and who publishes it; none if nothing is given.
+
+    Parameters
+    ----------
+    title, imprint
+        As for the report.
+    """
+    given = {name: text for name, text in {"title": title, **imprint}.items() if text is not None}
+    return {IMPRINT: json.dumps(given, indent=2, ensure_ascii=False) + "\n"} if given else {}
+
+
+def read_imprint(folder: str | os.PathLike[str]) -> tuple[str | None, Imprint]:
+    """Return what a release is called and who publishes it, as its folder records it; None for what it does not.
+
+    Parameters
+    ----------
+    folder
+        A folder that `Release.save` has written.
+    """
+    root = require_folder(folder)
+    entry = read_manifest(root).files.get(IMPRINT)
+    if entry is None:
+        return None, {}
+    found = read_document(root / IMPRINT)
+    if checksum(root / IMPRINT) != entry or not all(isinstance(text, str) for text in found.values()):
+        raise damage(f"{root / IMPRINT} is damaged: it is not the texts that were written")
+    publisher, licence, contact, date = (found.get(name) for name in ("publisher", "licence", "contact", "date"))
+    return found.get("title"), {"publisher": publisher, "licence": licence, "contact": contact, "date": date}
 
 
 def checked_documents(documents: Mapping[str, str], *, taken: Iterable[str] = ()) -> dict[str, str]:

@@ -35,6 +35,7 @@ from margrave.release.store.descriptions import as_json, csvw_document, privacy_
 from margrave.release.store.folder import (
     checked_documents,
     checked_target,
+    imprint_document,
     list_files,
     new_folder,
     require_outside,
@@ -164,9 +165,9 @@ def save(
         raise StoreError(
             "the release has no measurements, without which no error bar can be checked", remedy="reconstruct it"
         )
-    texts = checked_documents(documents or {})
     if title is not None:
         require_text(title, "the title")
+    texts = checked_documents({**imprint_document(title, {}), **(documents or {})})
     created = datetime.now(UTC).isoformat(timespec="seconds")
     tables = _entries(release.workload, csv=csv)
     with connected(workers) as client, new_folder(target) as draft:

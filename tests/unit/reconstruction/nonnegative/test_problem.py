@@ -91,3 +91,16 @@ def test_a_loss_by_rounding_is_told_from_a_loss():
     assert problem.loss_of_zero == 0.0
     # Rounding of 2⁻⁵² of a million in each of 11 cells, squared and weighted.
     assert 11 * 2 * (1e6 * 2.0**-52) ** 2 < problem.rounding_loss < 1e-6
+
+
+def test_the_bound_on_the_loss_is_what_its_equation_says():
+    layout = Layout.of((3, 2), [(0, 1)])
+    values = transform.center(layout, np.arange(float(layout.cells)) ** 2)
+    values[0] = 20.0
+    weights = np.array([INF, 0.5, 2.0, 3.0])
+    norms = [np.sqrt((layout.view(values, table) ** 2).sum()) for table in range(4)]
+    problem = Problem(layout, values, weights)
+    assert problem.largest_loss == pytest.approx(
+        sum(w * (20 + n) ** 2 for w, n in zip(weights[1:], norms[1:], strict=True))
+    )
+    assert Problem(layout, values, np.ones(4)).largest_loss == INF

@@ -9,7 +9,7 @@ from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.reconstruction.nonnegative import Problem, Splitting, repair
 from margrave.reconstruction.nonnegative.outer import REPAIR, Alone
-from margrave.reconstruction.nonnegative.repair import Repairer, interior_point, lift
+from margrave.reconstruction.nonnegative.repair import Repairer, interior_point, lift, mix
 
 LAYOUT = Layout.of((3, 2, 1), [(0, 1, 2)])
 INF = np.inf
@@ -186,3 +186,55 @@ def test_a_lift_weighs_no_more_than_the_uniform_table_would(scale):
     assert after.min() >= -1e-13
     assert after[0] == pytest.approx(30.0, rel=1e-15)
     assert disagreement(layout, after) <= 1e-13
+
+
+def pairs_held(seed, alpha=0.15):
+    """A positive table of 3 × 3 × 3 whose pairs are held, and with them all below."""
+    layout = Layout.of((3, 3, 3), [(0, 1, 2)])
+    whole = 100 * np.random.default_rng(seed).dirichlet(np.full(27, alpha)).reshape(3, 3, 3) + 1e-3
+    tables = [whole.sum(axis=tuple(k for k in range(3) if k not in members)).ravel() for members in layout.sets]
+    residuals = transform.center(layout, np.concatenate(tables))
+    return Problem(layout, residuals, np.where(layout.index.order < 3, INF, 1.0))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_interior_point_that_has_to_be_looked_for_is_positive_and_keeps_the_holds(seed):
+    problem = pairs_held(seed)
+    layout, held = problem.layout, np.isinf(problem.weights)
+    guess = problem.independent()
+    for table in np.flatnonzero(held).tolist():
+        layout.view(guess, table)[...] = layout.view(problem.z, table)
+    assert transform.reconstruct(layout, guess).min() < 0  # the first guess does not do
+    found = interior_point(problem)
+    assert found is not None
+    assert transform.reconstruct(layout, found).min() > 0
+    for table in np.flatnonzero(held).tolist():
+        assert layout.view(found, table) == pytest.approx(layout.view(problem.z, table), abs=1e-6)
+
+
+def test_what_is_mixed_in_makes_tables_that_agree_and_are_not_negative():
+    problem = noisy(*TRIPLES, 200.0)
+    layout, crew = problem.layout, Alone(problem)
+    tables = transform.reconstruct(layout, problem.z)
+    assert tables.min() < -1
+    crew.part.point(REPAIR)[:] = tables[layout.inner_cells :]
+    inner = tables[: layout.inner_cells].copy()
+    share = mix(problem, crew, inner, interior_point(problem))
+    mixed = crew.result(inner)
+    assert 0.1 < share < 1
+    assert mixed[layout.inner_cells :].min() == pytest.approx(0, abs=1e-9)
+    assert disagreement(layout, mixed) < 1e-9
+    assert mixed[0] == pytest.approx(200)
+    assert mix(problem, crew, inner, None) == np.inf
+
+
+def test_the_largest_violation_is_that_of_the_worst_table():
+    problem = noisy((3, 2, 4), [(0, 1), (1, 2)], 60.0)
+    layout, crew = problem.layout, Alone(problem)
+    tables = np.ones(layout.cells)
+    first, second = (layout.view(tables, layout.places[members]) for members in [(0, 1), (1, 2)])
+    first[0, 0], second[1, 2] = -3.0, -0.5
+    crew.part.point(REPAIR)[:] = tables[layout.inner_cells :]
+    found = crew.part.violations(REPAIR, 60.0)
+    assert found.largest == pytest.approx(max(3.0 * 6, 0.5 * 8))
+    assert found.mass == pytest.approx(3.0)
