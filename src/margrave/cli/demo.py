@@ -180,7 +180,7 @@ def comparison(products: Sequence[tuple[str, list[Floats]]], truth: list[Floats]
     """
     table = Table(title="All tables against the truth (known only because the town is made up)", title_justify="left")
     table.add_column("")
-    for name in ("mean error a cell", "negative cells", "total"):
+    for name in ("mean error per cell", "negative cells", "total"):
         table.add_column(name, justify="right")
     for name, tables in products:
         cells = sum(counts.size for counts in truth)
