@@ -99,8 +99,10 @@ def test_demo_makes_a_release_on_any_terminal_and_does_it_again(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert (folder / "town.ledger").read_bytes() != first
     assert "Age by marital status, non-negative" in done.stdout
-    last = next(line for line in reversed(done.stdout.splitlines()) if "non-negative" in line)
-    assert last.split("│")[3].strip() == "0"  # no negative cells
+    rows = [line.split("│") for line in done.stdout.splitlines() if line.startswith("│ counts ")]
+    assert [row[3].strip() for row in rows] == ["0", "0"]  # no negative cells, by one plan and as published
+    # What is measured again is worth it: 14.9 against 16.7 people a cell, with a standard deviation of 0.2 between runs (it fails by chance in fewer than 1 of 10^8 runs).
+    assert float(rows[1][2]) < float(rows[0][2])
     assert len(margrave.load(folder / "release").workload) == 220
 
 
