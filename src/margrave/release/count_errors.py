@@ -495,7 +495,12 @@ def require_memory_to_learn(workload: Workload, method: Method, *, beside: int =
     beside
         As in `Method.require_memory`.
     """
-    workload.require_memory(method.arrays + _ARRAYS, "learning the errors of the counts", beside=beside)
+    workload.require_memory(
+        method.arrays + _ARRAYS,
+        "learning the errors of the counts",
+        beside=beside,
+        first="publish counts without errors (--no-errors, errors=False)",
+    )
 
 
 def _noise(estimates: Estimates) -> Floats:
