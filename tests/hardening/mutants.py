@@ -76,6 +76,8 @@ EQUIVALENT = Path(__file__).with_name("equivalent.json")
 # beside what it takes to start and compile; and how much longer that may be by the clock, on a busy machine.
 MOST_SECONDS, PATIENCE, START, BUSY = 30.0, 3.0, 60.0, 8.0
 MOST_MEMORY = 16 << 30
+# What pytest returns for a test that is not there, or if it cannot begin.
+UNKNOWN_TEST = 4
 # Tests that take more seconds of processor time, while they are watched, are left out.
 SLOW = 4.0
 SWAPS = {
@@ -414,6 +416,8 @@ class Bench:
             if done:
                 self._sweep(child)
                 code = os.waitstatus_to_exitcode(status)
+                if code == UNKNOWN_TEST and "ERROR: not found:" in output.read_text(errors="replace"):
+                    raise SystemExit(f"the tests have changed since {self.record} was written: remove it")
                 return {0: "passed", 1: "failed", 2: "failed", -signal.SIGXCPU: "time", -signal.SIGPROF: "time"}.get(
                     code, "broken"
                 )
