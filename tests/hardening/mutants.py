@@ -435,6 +435,7 @@ class Bench:
         self, arguments: list[str], cache: Path, output: Path, plugin: bool, seconds: int, one_test: float
     ) -> None:
         """In the forked process: run pytest in the copy."""
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -579,6 +580,8 @@ def main() -> None:
         "--results", type=Path, help="a file for one JSON object a mutant; those in it are not tried again"
     )
     options = parser.parse_args()
+    # Ended from outside, it leaves no mutant behind in the folder.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     bench = Bench(Path(tempfile.mkdtemp(prefix="mutants-")) if options.folder is None else options.folder.resolve())
     bench.folder.mkdir(parents=True, exist_ok=True)
     preload()
