@@ -21,7 +21,7 @@ from bench_nonnegative import compile_all, generated
 from timing import report
 
 ATTRIBUTES, VALUES = 50, 10
-WRITTEN_ATTRIBUTES = 25
+WRITTEN_ATTRIBUTES, RULE_ATTRIBUTES = 25, 30
 PROCESSES = (1, 2, 4)
 # Far below the default, so that rounds outweigh what is sent at the beginning and at the end.
 TOLERANCE = 1e-8
@@ -79,6 +79,40 @@ def workers() -> None:
             rounds=solution.steps,
             gap=float(f"{solution.gap:.2g}"),
             difference=float(np.abs(solution.marginals - alone.marginals).max() / alone.marginals[0]),
+        )
+
+
+def rule() -> None:
+    """Apply the rule behind weights "auto" in this process and then with 1, 2 and 4 others."""
+    from margrave.reconstruction.nonnegative.workers import _local, opened
+    from margrave.reconstruction.prior import automatic
+
+    compile_all()
+    estimates = generated((VALUES,) * RULE_ATTRIBUTES, 20_000)
+    label = f"rule, {RULE_ATTRIBUTES} attributes of {VALUES}"
+    started, processor = time.perf_counter(), time.process_time()
+    alone = automatic(estimates)
+    seconds, own = time.perf_counter() - started, time.process_time() - processor
+    report(f"{label}, alone", seconds, seconds, processor_seconds=round(own, 2), cells=estimates.layout.cells)
+    small = generated((3,) * 6, 30)
+    for count in PROCESSES:
+        with _local(count) as client, opened(client) as hire:
+            automatic(small, workers=hire)  # loads the kernels
+            before = client.run(usage)
+            started, processor = time.perf_counter(), time.process_time()
+            choice = automatic(estimates, workers=hire)
+            taken, own = time.perf_counter() - started, time.process_time() - processor
+            after = client.run(usage)
+        report(
+            f"{label}, {count} workers",
+            taken,
+            seconds,
+            processor_seconds=round(own, 2),
+            processor_seconds_of_workers=[round(after[one][0] - before[one][0], 2) for one in after],
+            worker_mb=[round(after[one][1] - before[one][1]) for one in after],
+            difference=float(
+                np.abs(choice.estimates.values - alone.estimates.values).max() / alone.estimates.values[0]
+            ),
         )
 
 
@@ -174,7 +208,7 @@ if __name__ == "__main__":
     if len(sys.argv) > 2:
         scratch(int(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else None)
     elif len(sys.argv) > 1:
-        {"workers": workers, "writing": writing}[sys.argv[1]]()
+        {"workers": workers, "rule": rule, "writing": writing}[sys.argv[1]]()
     else:
-        for case in (["workers"], ["writing"], ["scratch", "50"]):
+        for case in (["workers"], ["rule"], ["writing"], ["scratch", "50"]):
             subprocess.run([sys.executable, __file__, *case], check=True)

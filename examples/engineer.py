@@ -27,7 +27,7 @@ if address is None:
     address = server.get_uri()
 
 # %% [markdown]
-# ## A table of visits: several rows a person
+# ## A table of visits: several rows per person
 
 # %%
 import psycopg

@@ -539,7 +539,20 @@ def coverage_page(records: Sequence[CoverageRecord]) -> str:
         shown += [_ratios(most_off), _ratios([float(np.nanmean(bias)) if bias else math.nan]), _ratios(right)]
         shown.append(_ratios([float(np.median([row.learning for row in rows]))]))
         lines.append(f"| {' | '.join([*key, *shown])} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_reliability_lines(records, heads)]) + "\n"
+
+
+def _reliability_lines(records: Sequence[CoverageRecord], heads: Sequence[str]) -> list[str]:
+    """Return the table of true relative errors by what counts are called: the median of the tables, and the largest."""
+    lines = ["", "True relative error of published counts from 10 on, by what they are called: root mean square of a"]
+    lines += ["table, median of the tables / largest.", "", *_head([*heads, *FLAGS])]
+    for key, rows in _settled(records):
+        shown = []
+        for word in FLAGS:
+            found = [row.relative for row in rows if (row.group, row.band) == ("flag", word) and row.relative >= 0]
+            shown.append(_ratios([float(np.median(found)), max(found)] if found else [math.nan, math.nan]))
+        lines.append(f"| {' | '.join([*key, *shown])} |")
+    return lines
 
 
 def _head(words: Sequence[str]) -> list[str]:

@@ -190,7 +190,7 @@ class Workload:
         tables = [[list(names), weight] for names, weight in zip(self.sets, self.weights.tolist(), strict=True)]
         return hashlib.sha256(json.dumps(tables).encode()).hexdigest()
 
-    def require_memory(self, arrays: float, purpose: str, *, beside: int = 0) -> None:
+    def require_memory(self, arrays: float, purpose: str, *, beside: int = 0, first: str = "") -> None:
         """Raise `MemoryLimitError`, before anything is allocated, if the machine cannot hold this many copies.
 
         Parameters
@@ -201,9 +201,12 @@ class Workload:
             What they are for, as in "reconstruction of 364 tables".
         beside
             Bytes that will be held in addition by then, and are not held yet.
+        first
+            What to try before anything else, for the message.
         """
         named = [(table_label(names, total="total"), 8 * self.domain.cells(names)) for names in self.largest(3)]
         advice = "leave these out (Workload.filter), ask for fewer attributes a table, or use a larger machine"
+        advice = f"{first}, or {advice}" if first else advice
         require_memory(math.ceil(arrays * self.bytes) + beside, purpose, named, advice=advice)
 
     def __len__(self) -> int:

@@ -8,6 +8,7 @@ from margrave.cli import options
 from margrave.cli.app import _FUNCTIONS
 from margrave.cli.job import Job, all_options, mechanism_options, method_options
 from margrave.errors import JobError
+from margrave.mechanisms.adaptive_planner import AdaptivePlanner
 from margrave.mechanisms.gaussian_marginals import GaussianMarginals
 from margrave.mechanisms.residual_planner import ResidualPlanner
 from margrave.mechanisms.scalable_mwem import ScalableMWEM
@@ -55,7 +56,8 @@ def written(tmp_path, text):
 
 
 def test_the_mechanism_of_a_job_has_the_options_of_its_file(tmp_path):
-    assert Job().measuring() == ResidualPlanner()
+    assert Job().measuring() == AdaptivePlanner()
+    assert Job(method="mle").measuring() == ResidualPlanner()
     assert Job.of(None, {"objective": "max_variance"}).measuring() == ResidualPlanner(objective="max_variance")
     text = 'mechanism = "mwem"\nrounds = 7\ninitial-share = 0.2\none-way-share = "1/4"\nrepeat = false\n'
     found = Job.read(written(tmp_path, text)).measuring()
@@ -83,10 +85,11 @@ def test_another_mechanism_or_method_on_the_command_line_drops_the_options_of_th
 
 
 def test_an_option_of_another_mechanism_or_method_is_refused():
-    own = "--objective, --total-share"
-    text = rf"^--rounds is not an option of the mechanism planner \(its options are {own}\); leave it out"
-    with pytest.raises(JobError, match=text):
+    text = r"^--rounds is not an option of the mechanism {} \(its options are {}\); leave it out"
+    with pytest.raises(JobError, match=text.format("adaptive", "--total-share")):
         Job.of(None, {"rounds": 3}).measuring()
+    with pytest.raises(JobError, match=text.format("planner", "--objective, --total-share")):
+        Job.of(None, {"rounds": 3, "mechanism": "planner"}).measuring()
     with pytest.raises(JobError, match=r"--rounds is not an option of the mechanism marginals \(it has no options\)"):
         Job.of(None, {"rounds": 3, "mechanism": "marginals"}).measuring()
     with pytest.raises(JobError, match=r"--weights is not an option of the method mle \(it has no options\)"):

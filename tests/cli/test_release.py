@@ -401,7 +401,7 @@ def test_report_and_export(published, tmp_path):
 
 def test_the_ledger_is_shown(published):
     shown = command("ledger", "people.ledger", folder=published).stdout
-    assert "residual planner" in shown
+    assert "adaptive planner" in shown
     told = json.loads(command("ledger", "people.ledger", "--json", folder=published).stdout)
     assert len(told["entries"]) == 1
     assert told["torn"] is None

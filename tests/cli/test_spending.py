@@ -70,7 +70,7 @@ def test_a_signal_after_the_charge_keeps_what_was_paid_for_and_names_the_command
     survey, monkeypatch, capfd, number
 ):
     signalling(monkeypatch, 4, number=number)
-    assert release(*LEDGER, "--csv", "--title", "A survey") == 130
+    assert release(*LEDGER, "--mechanism", "planner", "--csv", "--title", "A survey") == 130
     said = capfd.readouterr().err
     assert "received while ρ = 0.1 (ε = 2.7155 at δ = 1e-09) is being spent: the run continues to the end" in said
     assert "error: interrupted; ρ = 0.1 (ε = 2.7155 at δ = 1e-09) is charged in full, and all that was measured" in said
@@ -168,7 +168,7 @@ def test_memory_is_asked_for_before_the_charge_as_it_is_afterwards(survey, monke
         save(noisy, path)
 
     monkeypatch.setattr(Measurements, "save", saved)
-    assert release(*LEDGER, "--method", method, "--no-errors") == code
+    assert release(*LEDGER, "--mechanism", "planner", "--method", method, "--no-errors") == code
     assert (survey / "people.ledger").exists() == (code == 0)
     if code:
         assert f"reconstruction of 6 tables by '{method}' needs" in capsys.readouterr().err
@@ -284,7 +284,7 @@ def test_a_ledger_is_created_shown_and_repaired(survey, capsys):
     for words in (["ledger", "people.ledger"], ["ledger", "show", "people.ledger"]):
         assert run(words) == 0
         shown = capsys.readouterr().out
-        assert "residual planner" in shown
+        assert "adaptive planner" in shown
         assert "title: [red]A survey[/]" in shown
         assert "workload: Workload(6 tables of 2 attributes, 45 cells)" in shown
         for word in ("cap", "spent", "left"):

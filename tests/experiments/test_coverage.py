@@ -75,8 +75,8 @@ def test_a_run_goes_on_where_it_stopped(records):
 def test_the_page_has_a_line_for_every_setting(records):
     _, _, found = records
     page = coverage_page(found)
-    assert page.count("| people | planner | lnn | 1 |") == 2
-    assert page.count("| people | mwem | mle | 1 |") == 2
+    assert page.count("| people | planner | lnn | 1 |") == 3
+    assert page.count("| people | mwem | mle | 1 |") == 3
 
 
 def test_groups_are_told_apart_by_truth_and_by_what_is_published():

@@ -201,10 +201,10 @@ def containing_tables(layout: Layout, repeats: Integers) -> Integers:
 def one_per_table(layout: Layout, values: Floats) -> Floats:
     """Return the values as float64, or raise `MeasurementError` if there is not one for each table of the closure."""
     if np.iscomplexobj(values):
-        raise MeasurementError("one number a table holds complex numbers", remedy="give real ones")
+        raise MeasurementError("the array of one number per table holds complex numbers", remedy="give real ones")
     array = np.ascontiguousarray(values, dtype=np.float64)
     if array.shape != (len(layout.sets),):
-        raise MeasurementError(f"one number a table has shape ({len(layout.sets)},), this array has {array.shape}")
+        raise MeasurementError(f"one number per table has shape ({len(layout.sets)},), this array has {array.shape}")
     return array
 
 

@@ -30,7 +30,7 @@ from margrave import methods
 from margrave.errors import BudgetRefusedError, DomainError, JobError, suggestion
 from margrave.files import MOST_BYTES_BY_HAND, read_text
 from margrave.mechanisms import DEFAULT as USUAL_MECHANISM
-from margrave.mechanisms import MECHANISMS, mechanism_class
+from margrave.mechanisms import DEFAULT_FOR_PLANS, MECHANISMS, mechanism_class
 from margrave.methods import DEFAULT as USUAL_METHOD
 from margrave.methods import Method, find
 from margrave.methods import names as method_names
@@ -164,7 +164,8 @@ class Job:
     )
     mechanism: str | None = option(
         None,
-        f"How to measure: {', '.join(MECHANISMS)}; {USUAL_MECHANISM} by default.",
+        f"How to measure: {', '.join(MECHANISMS)}; {USUAL_MECHANISM} by default, {DEFAULT_FOR_PLANS} with --target, "
+        "--objective or another method than lnn.",
         group=MEASURING,
         commands=_SPEND,
     )
@@ -326,10 +327,10 @@ class Job:
         """Return the workload with the weights by which the tables have the margins of error asked for."""
         if self.target is None:
             return workload
-        if (self.mechanism or USUAL_MECHANISM) != USUAL_MECHANISM:
+        if self.mechanism_name != DEFAULT_FOR_PLANS:
             raise JobError(
                 f"--target is given for the mechanism {self.mechanism}",
-                remedy=f"only the mechanism {USUAL_MECHANISM} plans for margins: leave out one of the two",
+                remedy=f"only the mechanism {DEFAULT_FOR_PLANS} plans for margins: leave out one of the two",
             )
         from margrave.planning.plans import plan_for_targets
 
@@ -353,9 +354,22 @@ class Job:
         """Return what may be spent."""
         return budget_of(self.epsilon, self.rho, self.delta, "")
 
+    @property
+    def mechanism_name(self) -> str:
+        """The mechanism named, or the usual one.
+
+        That is the planner for margins and objectives, which are those of a plan, and for methods that need another
+        objective than the error of non-negative counts.
+        """
+        if self.mechanism is not None:
+            return self.mechanism
+        planned = self.target is not None or "objective" in self.mechanism_options
+        another = self.reconstructing().objective != find(USUAL_METHOD).objective
+        return DEFAULT_FOR_PLANS if planned or another else USUAL_MECHANISM
+
     def measuring(self) -> Mechanism:
         """Return the mechanism, with its options."""
-        name = self.mechanism or USUAL_MECHANISM
+        name = self.mechanism_name
         chosen = mechanism_class(name)
         options = dict(_own(self.mechanism_options, chosen, f"the mechanism {name}"))
         if self.target is not None:
@@ -478,7 +492,8 @@ def mechanism_options() -> dict[str, Option]:
 def mechanism_summary() -> str:
     """Return what each mechanism measures, in a line each."""
     listed = "; ".join(f"{name}: {mechanism_class(name).summary}" for name in MECHANISMS)
-    return f"How to measure. {listed}. Default: {USUAL_MECHANISM}."
+    usual = f"{USUAL_MECHANISM}; {DEFAULT_FOR_PLANS} with --target, --objective or another method than lnn"
+    return f"How to measure. {listed}. Default: {usual}."
 
 
 def method_options() -> dict[str, Option]:

@@ -21,7 +21,7 @@ from margrave.cli.options import AsJson, takes
 from margrave.cli.screen import Screen, Tick, console, fits, print_json, print_table, progress, styled
 from margrave.domain.values import table_label
 from margrave.errors import InterruptionError, JobError, MargraveError, PlanError
-from margrave.mechanisms import DEFAULT as USUAL_MECHANISM
+from margrave.mechanisms import DEFAULT_FOR_PLANS
 from margrave.options import named_tables, numbers_by_table
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _plan_budget(asked: Job, given: list[str], *, json: bool) -> None:
     from margrave.planning.plans import budget_for_margin
     from margrave.privacy.budget import Budget, format_budget
 
-    if (asked.mechanism or USUAL_MECHANISM) != USUAL_MECHANISM:
+    if asked.mechanism not in (None, DEFAULT_FOR_PLANS):
         raise PlanError(f"no budget can be found for the mechanism {asked.mechanism}", remedy="leave out --mechanism")
     domain = asked.read_domain()
     workload, rows = asked.workload(domain), asked.need("contributions")

@@ -152,7 +152,7 @@ def export(
     out: Annotated[Path, typer.Option("--out", help="The new folder (csv) or file (sdmx, registry) to write.")],
     form: Annotated[
         Form,
-        typer.Option("--form", help="csv: one file a table; sdmx: SDMX-CSV 2.0; registry: a draft entry (YAML)."),
+        typer.Option("--form", help="csv: one file per table; sdmx: SDMX-CSV 2.0; registry: a draft entry (YAML)."),
     ] = Form.CSV,
     agency: Annotated[str | None, typer.Option("--agency", help="For sdmx: the agency's identifier.")] = None,
     dataflow: Annotated[str | None, typer.Option("--dataflow", help="For sdmx: the dataflow's identifier.")] = None,

@@ -395,7 +395,7 @@ def _read_table(path: Path, domain: Domain, variance: float | None) -> NoisyTabl
     """Return names, counts and variance of one noisy table."""
     columns = _named_columns(_columns(path), domain)
     if _COUNT not in columns:
-        raise MeasurementError(f"{path} has no column 'count'", remedy="give one row a cell with its noisy count")
+        raise MeasurementError(f"{path} has no column 'count'", remedy="give one row per cell with its noisy count")
     names = tuple(name for name in columns if name in domain)
     for name in columns:
         if name not in (*names, _COUNT, _VARIANCE):

@@ -25,14 +25,16 @@ if TYPE_CHECKING:
     from margrave.privacy.ledger import Ledger
     from margrave.privacy.noise import Sampler
 
-# Name, module and class; the first one is the default.
+# Name, module and class.
 MECHANISMS = {
-    "planner": "margrave.mechanisms.residual_planner.ResidualPlanner",
     "adaptive": "margrave.mechanisms.adaptive_planner.AdaptivePlanner",
+    "planner": "margrave.mechanisms.residual_planner.ResidualPlanner",
     "marginals": "margrave.mechanisms.gaussian_marginals.GaussianMarginals",
     "mwem": "margrave.mechanisms.scalable_mwem.ScalableMWEM",
 }
-DEFAULT = "planner"
+# What the command line uses where none is named: the one of least error; the other where a plan is asked for by its
+# objective or by margins of error, which have to be known before anything is measured.
+DEFAULT, DEFAULT_FOR_PLANS = "adaptive", "planner"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,9 +31,9 @@ from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, Spending, checked_sampler, provenance, spending
 from margrave.options import option
 from margrave.planning.allocation import GAIN
-from margrave.planning.coefficients import checked_contributions
-from margrave.planning.plans import check_weights, noise_bounds, stage_noise
-from margrave.planning.stages import STAGES, planned_after, planned_for_total
+from margrave.planning.coefficients import checked_contributions, exact_cost
+from margrave.planning.plans import Plan, check_weights, checked_rows, noise_bounds, stage_noise
+from margrave.planning.stages import STAGES, first_precisions, planned_after, planned_for_total
 from margrave.privacy.budget import Number, PrivacyFilter, exact_number
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class AdaptivePlanner(Mechanism):
     ----------
     total_share
         The share of the budget for the total, as for `adaptive_planner`.
+    rows
+        About how many rows there are, a public number, to predict errors with; measuring does not depend on it.
     """
 
     name = "adaptive"
@@ -66,19 +68,42 @@ class AdaptivePlanner(Mechanism):
     summary = "every table once, then again those whose noisy values ask for it; lowest error, wider error bars"
 
     total_share: Number = option(Fraction(1, 50), "The share of the budget for measuring the total first.")
+    rows: float | None = None
 
     def prepare(self, workload: Workload, budget: Budget, *, contributions: int) -> AdaptivePlanner:
         """Return the mechanism, once it is certain that all stages can be drawn."""
         self._look(*checked_request(workload, budget), contributions)
         return self
 
+    def predict(self, workload: Workload, budget: Budget, *, contributions: int) -> Plan | None:
+        """Return what the first measurement of everything promises for the stated number of rows; None without one."""
+        asked, charged = checked_request(workload, budget)
+        look = self._look(asked, charged, contributions)
+        if self.rows is None:
+            return None
+        # As if the total came out as stated: the stages of `measure` up to the first that looks at more than that.
+        left = charged.rho - exact_cost((), look.noise, contributions)
+        known = np.zeros(len(look.layout.sets))
+        known[look.layout.places[()]] = 1 / float(look.noise)
+        rho = float(left / contributions**2)
+        added = first_precisions(asked, look.layout, known, float(self.rows), rho=rho, share=STAGES[0])
+        noise = stage_noise(look.layout, np.where(known > 0, known, added))
+        return Plan(asked, charged, contributions, "counts", look.layout, noise, math.nan, float(self.rows))
+
     def notes(self, workload: Workload, budget: Budget, *, contributions: int) -> tuple[str, ...]:
         """Return what is known before any data is opened."""
         look = self._look(workload, budget, contributions)
-        return (
+        first = (
             f"The total is measured with a standard error of {math.sqrt(look.noise):,.4g}, then every table, then "
-            "again those whose noisy values stray from what is expected.",
-            "The errors of the tables cannot be predicted: they depend on what comes out.",
+            "again those whose noisy values stray from what is expected."
+        )
+        if self.rows is None:
+            return first, "Give --rows, about how many rows there are, to see the errors of the first measurement."
+        return (
+            first,
+            "The errors shown are those of the first measurement, which has four tenths of the budget. Published "
+            "counts use all measurements; their errors depend on what comes out and are estimated then. "
+            "--mechanism planner spends the whole budget on one measurement.",
         )
 
     def description(self) -> str:
@@ -145,6 +170,8 @@ class AdaptivePlanner(Mechanism):
         share = exact_number("total_share", self.total_share)
         if not 0 < share <= Fraction(1, 2):
             raise PlanError(f"total_share is {self.total_share!r}", remedy="give a number above 0, at most one half")
+        if self.rows is not None:
+            checked_rows(self.rows, "counts")
         rows = checked_contributions(contributions)
         check_weights(workload)
         layout = Layout.of(workload.domain.shape, workload.positions)

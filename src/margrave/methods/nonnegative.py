@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from margrave.algebra.layout import Layout
     from margrave.domain.domain import Domain
     from margrave.reconstruction.estimates import Estimates
+    from margrave.reconstruction.nonnegative.workers import Hire
     from margrave.reconstruction.prior import Choice
     from margrave.workload import Workload
 
@@ -194,7 +195,7 @@ class NonNegative(Method):
         centres = request.estimates
         if self.weights == "paper":
             centres = mean_residuals(request.measurements, centres)
-        choice = self._choice(request.workload.domain, centres)
+        choice = self._choice(request.workload.domain, centres, request.workers)
         solution = reconstruct_nonnegative(
             choice.estimates,
             weights=choice.weights,
@@ -218,13 +219,13 @@ class NonNegative(Method):
             return Made(whole_tables(request.estimates.layout, solution.marginals), solution)
         return Made(solution.marginals, solution)
 
-    def _choice(self, domain: Domain, estimates: Estimates) -> Choice:
+    def _choice(self, domain: Domain, estimates: Estimates, workers: Hire | None) -> Choice:
         """Return what the solver should be near to, with which weights and holds."""
         from margrave.reconstruction.prior import Choice, automatic
 
         held = None if self.hold is None else _places(domain, estimates.layout, self.hold)
         if self.weights == "auto":
-            return automatic(estimates, hold=held, eta=self.eta)
+            return automatic(estimates, hold=held, eta=self.eta, workers=workers)
         return Choice(estimates, self._solver_weights(domain, estimates), held or (), _TOLERANCE)
 
     def _solver_weights(self, domain: Domain, estimates: Estimates) -> str | float | Floats:

@@ -197,7 +197,7 @@ class Summary:
         objective = "" if self.objective is None else f", objective {self.objective}"
         # The plan is made for tables without negative counts, whose error depends on the data.
         note = " (errors are those of the unbiased tables)" if self.objective in ("nonnegative", "counts") else ""
-        return f"rho = {self.rho:.6g}, {rows} a person{objective}{note}"
+        return f"rho = {self.rho:.6g}, {rows} per person{objective}{note}"
 
 
 def summarise_orders(order: Integers, cells: Sequence[int], errors: Floats, shares: Floats) -> tuple[OrderSummary, ...]:

@@ -96,14 +96,38 @@ def planned_for_total(
     share
         How much of what is left is spent now. Every residual gets its part of the floor all the same.
     """
-    weights, rho = closure_weights(workload, layout), float(left / contributions**2)
-    curves = prior_curves([layout.shape(table) for table in range(len(layout.sets))], likely_rows(measurements))
-    floor, known = floor_precisions(layout, weights, rho=rho), measurements.precisions
-    counted = importance(layout, weights)
-    added, _ = add_precisions(layout, counted, curves, rho=rho, known=known, floor=floor)
+    known, rho = measurements.precisions, float(left / contributions**2)
+    added = first_precisions(workload, layout, known, likely_rows(measurements), rho=rho, share=share)
+    return stage_noise(layout, added)
+
+
+def first_precisions(
+    workload: Workload, layout: Layout, known: Floats, rows: float, *, rho: float, share: float = 1.0
+) -> Floats:
+    """Return the precisions to add once the total is known; shape (tables,).
+
+    Parameters
+    ----------
+    workload
+        The tables wanted.
+    layout
+        Its closure.
+    known
+        Shape (tables,); the precision of the total, zero for the others.
+    rows
+        The number of people to plan for.
+    rho
+        What is left of the budget, for one row a person.
+    share
+        How much of what is left is spent now. Every residual gets its part of the floor all the same.
+    """
+    weights = closure_weights(workload, layout)
+    curves = prior_curves([layout.shape(table) for table in range(len(layout.sets))], rows)
+    floor = floor_precisions(layout, weights, rho=rho)
+    added, _ = add_precisions(layout, importance(layout, weights), curves, rho=rho, known=known, floor=floor)
     if share < 1:
         added = _worthwhile(np.where(known > 0, share * added, np.maximum(share * added, floor)), known)
-    return stage_noise(layout, added)
+    return added
 
 
 def planned_after(

@@ -105,7 +105,7 @@ _SURE = 3.0
 _SET_DEGREES, _ORDER_DEGREES, _ORDER_CELLS = 200.0, 20.0, 100.0
 # A function of g must stand out by this many standard deviations.
 _SIGNIFICANT = 0.5
-# Where h is known, in c/√V; each height counts beside this many cells that err as those of the order do on the mean.
+# Where h is known, in c/√V; each height counts beside this many cells that err as those of the order do on average.
 _KNOTS = np.concatenate([[1e-3], np.geomspace(0.01, 1e4, 24)])
 _KNOT_CELLS = 10.0
 # A count below this share of the table's mean counts as that much: a zero among large counts is less certain than one
@@ -322,7 +322,7 @@ class CountErrors:
             else:
                 base += share
                 variance += noise * factor
-        # What is left of a difference of two queries that are one may be a little less than nothing.
+        # The difference of two equal queries may be below zero by rounding.
         return _Means(max(base, 0.0), max(variance, 0.0), max(unknown, 0.0), even)
 
     def _squares(self, means: _Means, order: int, counts: Floats) -> Floats:
@@ -360,7 +360,7 @@ class Line:
 
 
 def largest_square(counts: Floats, line: Line) -> Floats:
-    """Return the largest squared error that counts can have on the mean, equation (7)."""
+    """Return the largest mean squared error that counts can have, equation (7)."""
     most = np.maximum(line.counts, 0.0) + line.errors
     mean = np.minimum(np.maximum(counts, 0.0) + _EVEN * most * line.share + 1, most + 1)
     squares: Floats = np.maximum(mean * (most + 1 - mean), mean)
@@ -495,7 +495,12 @@ def require_memory_to_learn(workload: Workload, method: Method, *, beside: int =
     beside
         As in `Method.require_memory`.
     """
-    workload.require_memory(method.arrays + _ARRAYS, "learning the errors of the counts", beside=beside)
+    workload.require_memory(
+        method.arrays + _ARRAYS,
+        "learning the errors of the counts",
+        beside=beside,
+        first="publish counts without errors (--no-errors, errors=False)",
+    )
 
 
 def _noise(estimates: Estimates) -> Floats:

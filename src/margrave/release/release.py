@@ -370,7 +370,7 @@ class Comparison:
     only: tuple[int, int]
 
     def to_arrow(self) -> pa.Table:
-        """Return the comparison as a `pyarrow.Table`, one row a table."""
+        """Return the comparison as a `pyarrow.Table`, one row per table."""
         import pyarrow as pa
 
         return pa.table(

@@ -4,7 +4,7 @@ Two products side by side. ``values`` is the method's table (by "lnn" non-negati
 its errors, if they were learned, are ``count_error``, ``count_low``, ``count_high`` and ``reliability``. ``estimate``
 is the unbiased maximum-likelihood table, and ``std_error``, ``ci_low`` and ``ci_high`` belong to it alone.
 
-For Arrow, pandas and Polars a table is in tidy long form, one row a cell. The columns of attributes are ordered
+For Arrow, pandas and Polars a table is in tidy long form, one row per cell. The columns of attributes are ordered
 categories (in Arrow an ordered dictionary, in Polars an Enum); rows run through the cells with the last attribute
 fastest. An attribute keeps its name; a column of numbers whose name an attribute already has gets an underscore after
 it, as in ``count_``.
@@ -49,7 +49,7 @@ Axis = tuple[str, tuple[str, ...]]
 
 
 class LongForm(ABC):
-    """Numbers by category, one row a cell: for frames and for notebooks."""
+    """Numbers by category, one row per cell: for frames and for notebooks."""
 
     attributes: tuple[str, ...]
     categories: tuple[tuple[str, ...], ...]
@@ -233,7 +233,7 @@ class Table(LongForm):
     def to_arrow(self) -> pa.Table:
         """Return the table in long form as a `pyarrow.Table`: attributes, count, estimate, std_error, ci_low, ci_high.
 
-        One row a cell; attributes as ordered dictionaries, numbers that do not exist as nulls. Where errors of the
+        One row per cell; attributes as ordered dictionaries, numbers that do not exist as nulls. Where errors of the
         counts were learned, count_error, count_low, count_high and reliability follow.
         """
         counts: NDArray[Any] = self.values.astype(np.int64) if self.whole else self.values

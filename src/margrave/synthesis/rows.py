@@ -122,7 +122,7 @@ class Rows:
         return {f"margrave.{key}": text for key, text in told.items()}
 
     def distance_sentences(self) -> list[str]:
-        """Return how far the tables of the rows are from the release's, one sentence an order."""
+        """Return how far the tables of the rows are from the release's, one sentence per order."""
         return [
             f"Tables of {_attributes(one.order)} differ from the release's by {_percent(one.mean)} of the rows on "
             f"average and by {_percent(one.largest)} at most ({one.tables:,} of them; a row in a wrong cell counts "

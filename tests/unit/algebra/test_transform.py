@@ -25,7 +25,7 @@ def test_results_can_be_written_in_place(layout):
 
 def test_a_weight_for_each_table_is_asked_for(layout):
     with pytest.raises(
-        MeasurementError, match=rf"one number a table has shape \({len(layout.sets)},\), this array has \(2,\)"
+        MeasurementError, match=rf"one number per table has shape \({len(layout.sets)},\), this array has \(2,\)"
     ):
         transform.decompose(layout, np.zeros(layout.cells), weights=np.ones(2))
 

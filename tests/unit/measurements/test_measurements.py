@@ -186,7 +186,7 @@ def test_centred_arrays_that_do_not_fit_are_refused():
         Measurements.from_centered(DOMAIN, other, values=np.zeros(other.cells), precisions=np.ones(4))
     with pytest.raises(MeasurementError, match="a buffer of this workload has shape"):
         Measurements.from_centered(DOMAIN, layout, values=values[:-1], precisions=precisions)
-    with pytest.raises(MeasurementError, match="one number a table has shape"):
+    with pytest.raises(MeasurementError, match="one number per table has shape"):
         Measurements.from_centered(DOMAIN, layout, values=values, precisions=precisions[:-1])
     for wrong in (-1.0, np.nan, np.inf):
         with refused("a precision is negative, NaN or infinite; give 1/variance, or 0 if not measured"):

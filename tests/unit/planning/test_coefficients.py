@@ -68,5 +68,5 @@ def test_noise_where_nothing_is_measured_is_ignored():
 
 
 def test_variances_of_another_closure_are_refused():
-    with pytest.raises(MeasurementError, match=r"one number a table has shape \(5,\), this array has \(2,\)"):
+    with pytest.raises(MeasurementError, match=r"one number per table has shape \(5,\), this array has \(2,\)"):
         cell_variances(LAYOUT, np.ones(2))

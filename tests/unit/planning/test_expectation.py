@@ -34,14 +34,14 @@ def test_shares_are_those_of_the_exact_costs():
 
 def test_as_text_it_is_a_table_to_print():
     lines = str(PLAN.summary()).splitlines()
-    assert lines[0] == "rho = 0.5, 1 row a person, objective total_variance"
+    assert lines[0] == "rho = 0.5, 1 row per person, objective total_variance"
     assert lines[1].split("  ")[0] == "attributes"
     assert lines[2].split() == ["0", "0", "0", "–", "–", "–", lines[2].split()[-1]]
     assert lines[4].split()[1:3] == ["3", "2,420"]
     assert lines[4].endswith("%")
     assert len({len(line) for line in lines[1:]}) == 1
     many = plan(WORKLOAD, Budget.zcdp(rho=Fraction(1, 2)), contributions=1000).summary()
-    assert str(many).startswith("rho = 0.5, at most 1,000 rows a person")
+    assert str(many).startswith("rho = 0.5, at most 1,000 rows per person")
 
 
 def test_a_plan_for_non_negative_tables_says_whose_errors_it_shows():

@@ -72,7 +72,7 @@ def test_noise_that_costs_more_than_the_budget_makes_no_plan():
 
 
 def test_noise_for_another_closure_makes_no_plan():
-    with pytest.raises(MeasurementError, match="one number a table has shape"):
+    with pytest.raises(MeasurementError, match="one number per table has shape"):
         replace(PLAN, integer_variances=np.ones(2))
 
 

@@ -123,6 +123,9 @@ def test_what_does_not_fit_into_memory_is_solved_on_disk(tmp_path, monkeypatch):
     monkeypatch.setattr("margrave.memory.available_bytes", lambda: 8 * workload.cells / 3)
     with pytest.raises(MemoryLimitError, match="reconstruction of 1,140 tables by 'lnn' needs"):
         reconstruct(noisy, workload, method=method)
+    # Learning errors works in memory, wherever the tables are.
+    with pytest.raises(MemoryLimitError, match=re.escape("publish counts without errors (--no-errors, errors=False)")):
+        reconstruct(noisy, workload, method=method, scratch=tmp_path, errors=True)
     release = reconstruct(noisy, workload, method=method, scratch=tmp_path)
     assert release.solution.marginals.min() >= 0
     total = release.table().values

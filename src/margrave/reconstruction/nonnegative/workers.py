@@ -33,12 +33,10 @@ from margrave.algebra.kernels import Floats, Index, thread_count
 from margrave.errors import MargraveError, ReleaseError
 from margrave.memory import large_array, require_memory
 from margrave.reconstruction.nonnegative.outer import REPAIR, Alone, Crew, Found, Given, Part, Task
-from margrave.reconstruction.nonnegative.problem import Problem
 
 if TYPE_CHECKING:
     from margrave.algebra.layout import Layout
-
-Hire = Callable[[Problem], Crew]
+    from margrave.reconstruction.nonnegative.problem import Problem
 
 # Cells that are sent at once: 32 MB.
 _CHUNK = 4_000_000
@@ -89,6 +87,38 @@ def connected(workers: object) -> Iterator[Any]:
         yield workers
 
 
+class Hire:
+    """What divides work among the workers of a client.
+
+    Parameters
+    ----------
+    client
+        Of the cluster.
+    stack
+        What ends the work at the latest.
+    """
+
+    def __init__(self, client: Any, stack: ExitStack) -> None:  # noqa: ANN401 - the engine has no types
+        self._client, self._stack = client, stack
+
+    def __call__(self, problem: Problem) -> Crew:
+        """Divide a problem; one after the other."""
+        self.finish()  # the problem before is solved, and its room is needed
+        if problem.layout.outer == 0:
+            return Alone(problem)  # a problem without inner tables is one table, and stays here
+        team = _Team(self._client, problem)
+        self._stack.callback(team.dismiss)
+        return team
+
+    def finish(self) -> None:
+        """Let workers forget the problem that they have."""
+        self._stack.close()
+
+    def shares(self, kind: type, layout: Layout, work: str) -> Shares:
+        """Give each worker an object for its share of the outer tables; the caller dismisses them."""
+        return Shares(self._client, kind, layout, work)
+
+
 @contextmanager
 def opened(workers: object) -> Iterator[Hire | None]:
     """Give what divides a problem among workers, one problem after the other; None for no workers.
@@ -99,16 +129,7 @@ def opened(workers: object) -> Iterator[Hire | None]:
         As for `connected`.
     """
     with connected(workers) as client, ExitStack() as stack:
-
-        def hire(problem: Problem) -> Crew:
-            stack.close()  # the problem before is solved, and its room is needed
-            if problem.layout.outer == 0:
-                return Alone(problem)  # a problem without inner tables is one table, and stays here
-            team = _Team(client, problem)
-            stack.callback(team.dismiss)
-            return team
-
-        yield None if client is None else hire
+        yield None if client is None else Hire(client, stack)
 
 
 def memory_of_worker(layout: Layout, workers: int) -> int:
@@ -364,7 +385,58 @@ def workers_of(client: Any) -> dict[str, str]:  # noqa: ANN401 - the engine has 
     return {address: known[address]["host"] for address in sorted(known)}
 
 
-class _Team(Hands):
+class Shares(Hands):
+    """Objects of one class, each with a share of the outer tables of a layout, in equal parts of cells.
+
+    Parameters
+    ----------
+    client, kind, work
+        As for `Hands`. The objects have a method ``fill(begin, cells)``.
+    layout
+        The closure.
+    """
+
+    def __init__(self, client: Any, kind: type, layout: Layout, work: str) -> None:  # noqa: ANN401
+        self.layout, known = layout, workers_of(client)
+        self.bounds = divided(layout, len(known))
+        super().__init__(client, kind, list(known)[: len(self.bounds)], work)
+        self._hosts = [known[address] for address in self._addresses]
+
+    def openings(self) -> list[tuple[str, int, Layout]]:
+        """Return what each object must know first: the version, how many share its machine, and its own tables."""
+        import margrave
+
+        return [
+            (margrave.__version__, self._hosts.count(host), self.layout.restricted(first, last))
+            for host, (first, last) in zip(self._hosts, self.bounds, strict=True)
+        ]
+
+    def per_part(self, values: Floats) -> list[Floats]:
+        """Cut one number a table into those of each worker."""
+        inner = values[: self.layout.outer]
+        return [np.concatenate([inner, values[first:last]]) for first, last in self.bounds]
+
+    def cells_per_part(self, outer: Floats) -> list[Floats]:
+        """Cut cells of all outer tables into those of each worker."""
+        offset = self.layout.index.offset - self.layout.inner_cells
+        return [outer[offset[first] : offset[last]] for first, last in self.bounds]
+
+    def send(self, outer: Floats) -> None:
+        """Send every worker its cells of all outer tables, piece by piece."""
+        own_cells = self.cells_per_part(outer)
+        for begin in range(0, max(one.size for one in own_cells), _CHUNK):
+            self.call("fill", [(begin, one[begin : begin + _CHUNK]) for one in own_cells])
+
+    def fetch(self, outer: Floats, name: str, *arguments: object) -> None:
+        """Write what the method ``name(…, begin, end)`` of every worker returns to the cells of all outer tables."""
+        own_cells = self.cells_per_part(outer)
+        for begin in range(0, max(one.size for one in own_cells), _CHUNK):
+            pieces = self.call(name, [(*arguments, begin, begin + _CHUNK)] * len(self))
+            for own, piece in zip(own_cells, pieces, strict=True):
+                own[begin : begin + _CHUNK] = piece
+
+
+class _Team(Shares):
     """The parts of a problem, one on each worker of a client.
 
     Parameters
@@ -376,21 +448,13 @@ class _Team(Hands):
     """
 
     def __init__(self, client: Any, problem: Problem) -> None:  # noqa: ANN401 - the engine has no types
-        import margrave
-
-        self._layout, known = problem.layout, workers_of(client)
-        self._bounds = divided(problem.layout, len(known))
-        super().__init__(client, _Remote, list(known)[: len(self._bounds)], "tables were reconstructed")
-        hosts = [known[address] for address in self._addresses]
-        openings: list[tuple[object, ...]] = []
-        for host, (first, last), weights in zip(hosts, self._bounds, self.per_part(problem.weights), strict=True):
-            own = problem.layout.restricted(first, last)
-            shared = hosts.count(host)
-            openings.append((margrave.__version__, shared, own.index, own.outer, own.facet_cells, weights))
+        super().__init__(client, _Remote, problem.layout, "tables were reconstructed")
+        openings: list[tuple[object, ...]] = [
+            (version, sharing, own.index, own.outer, own.facet_cells, weights)
+            for (version, sharing, own), weights in zip(self.openings(), self.per_part(problem.weights), strict=True)
+        ]
         self.call("open", openings)
-        own_cells = self.cells_per_part(problem.z[problem.layout.inner_cells :])
-        for begin in range(0, max(one.size for one in own_cells), _CHUNK):
-            self.call("fill", [(begin, one[begin : begin + _CHUNK]) for one in own_cells])
+        self.send(problem.z[problem.layout.inner_cells :])
 
     def run(self, task: Task[Given, Found], *arguments: Given.args, **options: Given.kwargs) -> list[Found]:
         """Run a pass on every worker."""
@@ -402,25 +466,11 @@ class _Team(Hands):
         """Run a pass on every worker with arguments of its own."""
         return self.call("run", [(task.__name__, *own) for own in arguments], **options)
 
-    def per_part(self, values: Floats) -> list[Floats]:
-        """Cut one number a table into those of each worker."""
-        inner = values[: self._layout.outer]
-        return [np.concatenate([inner, values[first:last]]) for first, last in self._bounds]
-
-    def cells_per_part(self, outer: Floats) -> list[Floats]:
-        """Cut cells of all outer tables into those of each worker."""
-        offset = self._layout.index.offset - self._layout.inner_cells
-        return [outer[offset[first] : offset[last]] for first, last in self._bounds]
-
     def result(self, inner: Floats) -> Floats:
         """Fetch the tables of the closure."""
-        tables = large_array(self._layout.cells)
+        tables = large_array(self.layout.cells)
         tables[: inner.size] = inner
-        own_cells = self.cells_per_part(tables[inner.size :])
-        for begin in range(0, max(one.size for one in own_cells), _CHUNK):
-            pieces = self.run(Part.read, REPAIR, begin, begin + _CHUNK)
-            for own, piece in zip(own_cells, pieces, strict=True):
-                own[begin : begin + _CHUNK] = piece
+        self.fetch(tables[inner.size :], "run", Part.read.__name__, REPAIR)
         return tables
 
 

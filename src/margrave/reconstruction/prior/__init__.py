@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from margrave.algebra.kernels import Floats
+    from margrave.reconstruction.nonnegative.workers import Hire
 
 # Of a solve by this rule. The estimates are nearly feasible: the loss that is left is a small part of what the
 # measurements have, and a gap relative to it says more (docs/weights.md has what 1e-4 would change).
@@ -57,7 +58,13 @@ class Choice:
     tolerance: float
 
 
-def automatic(estimates: Estimates, *, hold: Sequence[int] | None = None, eta: float | None = None) -> Choice:
+def automatic(
+    estimates: Estimates,
+    *,
+    hold: Sequence[int] | None = None,
+    eta: float | None = None,
+    workers: Hire | None = None,
+) -> Choice:
     """Return what the non-negative solver should solve for these estimates.
 
     Parameters
@@ -68,6 +75,8 @@ def automatic(estimates: Estimates, *, hold: Sequence[int] | None = None, eta: f
         Tables whose residuals stay exactly at their estimates. By default the total, at the estimate of step 1.
     eta
         The weight of residuals that were never measured; by default as of all others.
+    workers
+        Who shares the work on the largest tables; by default nobody.
 
     Notes
     -----
@@ -81,7 +90,7 @@ def automatic(estimates: Estimates, *, hold: Sequence[int] | None = None, eta: f
         weights: Floats = np.ldexp(1.0, -layout.index.order)
         return Choice(estimates, weights, held, TOLERANCE)
     people = measured if given else (shrunk_total(estimates) or likely_total(estimates))
-    levels = Levels(layout, estimates.values, _variances(estimates, held), people)
+    levels = Levels(layout, estimates.values, _variances(estimates, held), people, workers=workers)
     levels.run()
     if hold is not None:
         levels.residuals[0] = measured

@@ -32,15 +32,18 @@ attributes thirty times that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.algebra.kernels import Floats, over_tables
+from margrave.algebra.kernels import Floats, Index, Integers, over_tables
 from margrave.algebra.layout import AttributeSet, Layout
+from margrave.memory import require_memory
 from margrave.reconstruction.nonnegative import Problem, Splitting
+from margrave.reconstruction.nonnegative.splitting import lay_out
+from margrave.reconstruction.nonnegative.workers import Hire, begin_work
 from margrave.reconstruction.prior.cells import estimate_tables, predict_tables, single_cells, weigh_tables
 from margrave.reconstruction.prior.departures import (
     MEANS,
@@ -66,6 +69,8 @@ _LEAST_VARIANCE = 1e-300
 _LARGEST_FACTOR = 1e4
 
 
+Ranges = Sequence[tuple[int, int]]
+
 # How much more the tables of single attributes count than by their expected error, beside tables of three and more:
 # what the pairs made of them is better than what cutting off thousands of noisy cells does to them.
 _SINGLES = 30.0
@@ -84,9 +89,14 @@ class Levels:
         Shape (tables,); σ² of each residual: infinite where it was never measured, zero where it stays as it is.
     total
         The number of people, positive.
+    workers
+        Who shares the work on the largest tables, if all tables that are inside no other one are of the same order, at
+        least three; by default nobody.
     """
 
-    def __init__(self, layout: Layout, measured: Floats, variances: Floats, total: float) -> None:
+    def __init__(
+        self, layout: Layout, measured: Floats, variances: Floats, total: float, *, workers: Hire | None = None
+    ) -> None:
         self._layout, self._measured, self._variances, self._total = layout, measured, variances, total
         self._given = np.zeros(len(layout.sets), dtype=np.int64)
         self._inner = np.zeros(max(layout.inner_cells, 1))
@@ -94,10 +104,28 @@ class Levels:
         self.residuals = np.array(measured)
         self.residuals[0] = total
         self.errors = np.zeros(len(layout.sets))
+        self._largest = int(layout.index.order.max())
+        self._here = _Here(layout.index, layout.degrees, variances, measured, self._given, self.residuals, self.errors)
+        # Pairs are predicted from each other, and tables of smaller orders settle before the largest are estimated.
+        alike = self._largest >= 3 and bool((layout.index.order[layout.outer :] == self._largest).all())
+        self._workers = workers if alike else None
+        self._elsewhere: _Elsewhere | None = None
 
     def run(self) -> None:
         """Estimate all residuals; ``residuals`` and ``errors`` (mean squared error of a cell) have the result."""
-        largest = int(self._layout.index.order.max())
+        if self._workers is None:
+            self._run()
+            return
+        self._elsewhere = _Elsewhere(self._workers, self._layout, self._here)
+        try:
+            self._run()
+        finally:
+            self._elsewhere.dismiss()
+            self._workers.finish()
+
+    def _run(self) -> None:
+        """Estimate all residuals, here and by workers."""
+        largest = self._largest
         for order in range(1, largest + 1):
             self._estimate(order)
             if order == 2:
@@ -145,52 +173,16 @@ class Levels:
 
     def _estimate(self, order: int) -> None:
         """Estimate the residuals of an order by (1) and (2), given the inner tables."""
-        layout, parts = self._layout, list(self._ranges(order))
-        counted, lock = np.zeros(SHAPE), Lock()
-
-        def predict(begin: int, end: int) -> None:
-            seen = np.zeros(SHAPE)
-            predict_tables(
-                begin,
-                end,
-                layout.index,
-                layout.degrees,
-                self._inner,
-                self._variances,
-                self._measured,
-                self._given,
-                self.residuals,
-                seen,
-            )
-            with lock:
-                np.add(counted, seen, out=counted)
-
-        for first, last in parts:
-            over_tables(predict, first, last, layout.index.offset)
+        parts, tables = list(self._ranges(order)), self._tables_of(order)
+        counted = tables.predict(parts, self._inner)
         prior = self._prior_of_singles(parts) if order == 1 else learned_prior(order, counted)
-        places, spreads = grid(), unmeasured_spreads(prior)
-        quiet = self._quiet(parts, prior, order)
-
-        def estimate(begin: int, end: int) -> None:
-            estimate_tables(
-                begin,
-                end,
-                layout.index,
-                layout.degrees,
-                self._variances,
-                self._measured,
-                prior,
-                spreads,
-                *places,
-                quiet,
-                self.residuals,
-                self.errors,
-            )
-
-        for first, last in parts:
-            over_tables(estimate, first, last, layout.index.offset)
+        tables.estimate(parts, prior, self._quiet(tables, parts, prior, order))
         for first, last in parts:
             self._given[first:last] = 0
+
+    def _tables_of(self, order: int) -> _Here | _Elsewhere:
+        """Return the tables of an order, here or divided among workers."""
+        return self._elsewhere if self._elsewhere is not None and order == self._largest else self._here
 
     def _prior_of_singles(self, parts: Sequence[tuple[int, int]]) -> Floats:
         """Return π of the tables of one attribute, from each of their cells."""
@@ -216,29 +208,12 @@ class Levels:
         rows, counts, kinds = (np.concatenate(part) for part in zip(*found, strict=True))
         return learned_prior_of_cells(1, rows, counts, kinds)
 
-    def _quiet(self, parts: Sequence[tuple[int, int]], prior: Floats, order: int) -> Floats:
+    def _quiet(self, tables: _Here | _Elsewhere, parts: Ranges, prior: Floats, order: int) -> Floats:
         """Return the probability of each table that it is as predicted, for the tables of an order."""
-        layout = self._layout
-        evidence, quiet = np.zeros(len(layout.sets)), np.zeros(len(layout.sets))
+        layout, quiet = self._layout, np.zeros(len(self._layout.sets))
         if not may_be_quiet(order):
             return quiet
-        likelier = evidence_grid(prior)
-
-        def weigh(begin: int, end: int) -> None:
-            weigh_tables(
-                begin,
-                end,
-                layout.index,
-                layout.degrees,
-                self._variances,
-                self._measured,
-                self.residuals,
-                likelier,
-                evidence,
-            )
-
-        for first, last in parts:
-            over_tables(weigh, first, last, layout.index.offset)
+        evidence = tables.weigh(parts, evidence_grid(prior))
         own = np.flatnonzero(layout.index.order == order)
         told = own[(self._variances[own] > 0) & (self._variances[own] < np.inf) & (layout.degrees[own] > 0)]
         # A table that was not measured has no evidence either way, as one whose noise drowns it.
@@ -266,7 +241,13 @@ class Levels:
     def _settle_all(self) -> None:
         """Settle the whole closure (3), and keep the tables that predict others, and the pairs of (4)."""
         layout = self._layout
-        rounds = _rounds(layout, self.residuals, self.errors)
+        rounds = _rounds(layout, self.residuals, self.errors, workers=self._workers)
+        if self._workers is not None:
+            self._inner = rounds.inner
+            self._workers.finish()  # the room is needed for what comes next
+            np.maximum(self._inner, 0.0, out=self._inner)
+            self._chain((layout, self._inner))
+            return
         settled = rounds.residuals(np.empty(layout.cells), np.empty(layout.facet_cells))
         self._inner = settled[: max(layout.inner_cells, 1)].copy()
         transform.raise_inner(layout, self._inner, self._inner)
@@ -310,12 +291,195 @@ class Levels:
             self._given[place] = 1
 
 
-def _rounds(layout: Layout, residuals: Floats, errors: Floats) -> Splitting:
+class _Here:
+    """Tables while they are estimated, in this process: the loops of ``cells`` over ranges of them.
+
+    Parameters
+    ----------
+    index, degrees
+        Of the layout.
+    variances, measured, given, residuals, errors
+        As in `Levels`; the last two are written to.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        degrees: Floats,
+        variances: Floats,
+        measured: Floats,
+        given: Integers,
+        residuals: Floats,
+        errors: Floats,
+    ) -> None:
+        self._index, self._degrees, self.variances, self.measured = index, degrees, variances, measured
+        self._given, self.residuals, self.errors = given, residuals, errors
+
+    def predict(self, parts: Ranges, inner: Floats) -> Floats:
+        """Put predictions in the place of residuals, and return their departures, counted on the grid."""
+        counted, lock = np.zeros(SHAPE), Lock()
+        known = (self.variances, self.measured, self._given, self.residuals)
+
+        def task(begin: int, end: int) -> None:
+            seen = np.zeros(SHAPE)
+            predict_tables(begin, end, self._index, self._degrees, inner, *known, seen)
+            with lock:
+                np.add(counted, seen, out=counted)
+
+        self._run(task, parts)
+        return counted
+
+    def weigh(self, parts: Ranges, likelier: Floats) -> Floats:
+        """Return how much likelier each table is than as predicted; shape (tables,), zero outside the ranges."""
+        evidence = np.zeros(len(self._index.order))
+        known = (self.variances, self.measured, self.residuals)
+
+        def task(begin: int, end: int) -> None:
+            weigh_tables(begin, end, self._index, self._degrees, *known, likelier, evidence)
+
+        self._run(task, parts)
+        return evidence
+
+    def estimate(self, parts: Ranges, prior: Floats, quiet: Floats) -> None:
+        """Put the estimates in the place of predictions, and their expected errors."""
+        places, spreads = grid(), unmeasured_spreads(prior)
+
+        def task(begin: int, end: int) -> None:
+            estimate_tables(
+                begin,
+                end,
+                self._index,
+                self._degrees,
+                self.variances,
+                self.measured,
+                prior,
+                spreads,
+                *places,
+                quiet,
+                self.residuals,
+                self.errors,
+            )
+
+        self._run(task, parts)
+
+    def _run(self, task: Callable[[int, int], None], parts: Ranges) -> None:
+        """Run a loop over ranges of tables, on all threads."""
+        for first, last in parts:
+            over_tables(task, first, last, self._index.offset)
+
+
+class _Elsewhere:
+    """The largest tables while they are estimated by workers, each of which has a share of them.
+
+    Parameters
+    ----------
+    workers
+        Who they are.
+    layout
+        The closure.
+    here
+        The same tables in this process, which receive the estimates.
+    """
+
+    def __init__(self, workers: Hire, layout: Layout, here: _Here) -> None:
+        self._here = here
+        self._shares = workers.shares(_Remote, layout, "tables were estimated")
+        try:
+            openings: list[tuple[object, ...]] = [
+                (version, sharing, own.index, own.outer, own.degrees, variances)
+                for (version, sharing, own), variances in zip(
+                    self._shares.openings(), self._shares.per_part(here.variances), strict=True
+                )
+            ]
+            self._shares.call("open", openings)
+            self._shares.send(here.measured[layout.inner_cells :])
+        except BaseException:
+            self.dismiss()
+            raise
+
+    def predict(self, _parts: Ranges, inner: Floats) -> Floats:
+        """As `_Here.predict`, for all outer tables."""
+        found: Floats = sum(self._shares.call("predict", [(inner,)] * len(self._shares)))
+        return found
+
+    def weigh(self, _parts: Ranges, likelier: Floats) -> Floats:
+        """As `_Here.weigh`, for all outer tables."""
+        found = self._shares.call("weigh", [(likelier,)] * len(self._shares))
+        return np.concatenate([np.zeros(self._shares.layout.outer), *found])
+
+    def estimate(self, _parts: Ranges, prior: Floats, quiet: Floats) -> None:
+        """As `_Here.estimate`, for all outer tables; the estimates are fetched."""
+        layout, here = self._shares.layout, self._here
+        found = self._shares.call("estimate", [(prior, own) for own in self._shares.per_part(quiet)])
+        here.errors[layout.outer :] = np.concatenate(found)
+        self._shares.fetch(here.residuals[layout.inner_cells :], "read")
+
+    def dismiss(self) -> None:
+        """Let workers forget their tables."""
+        self._shares.dismiss()
+
+
+class _Remote:
+    """What a worker holds: its share of the outer tables, filled piece by piece and then estimated."""
+
+    def open(self, version: str, sharing: int, index: Index, outer: int, degrees: Floats, variances: Floats) -> None:
+        """Make room for tables whose measured residuals come later."""
+        begin_work(version)
+        cells, tables = int(index.offset[-1]), len(index.order)
+        require_memory(
+            sharing * 2 * 8 * cells, f"the share of {sharing} workers of one machine", [], advice="use more machines"
+        )
+        index = Index(*(np.array(one) for one in index))
+        self._outer, self._first, self._parts = outer, int(index.offset[outer]), [(outer, tables)]
+        self._here = _Here(
+            index,
+            np.array(degrees),
+            np.array(variances),
+            np.zeros(cells),
+            np.zeros(tables, dtype=np.int64),
+            np.zeros(cells),
+            np.zeros(tables),
+        )
+
+    def fill(self, begin: int, cells: Floats) -> None:
+        """Receive measured residuals."""
+        start = self._first + begin
+        self._here.measured[start : start + cells.size] = cells
+
+    def predict(self, inner: Floats) -> Floats:
+        """Predict the share."""
+        return self._here.predict(self._parts, np.array(inner))
+
+    def weigh(self, likelier: Floats) -> Floats:
+        """Return the evidence of the share."""
+        return self._here.weigh(self._parts, np.array(likelier))[self._outer :]
+
+    def estimate(self, prior: Floats, quiet: Floats) -> Floats:
+        """Estimate the share, and return the expected errors."""
+        self._here.estimate(self._parts, np.array(prior), np.array(quiet))
+        return self._here.errors[self._outer :]
+
+    def read(self, begin: int, end: int) -> Floats:
+        """Return the residuals of the cells begin … end − 1 of the share."""
+        return self._here.residuals[self._first + begin : self._first + end]
+
+    def close(self) -> None:
+        """Release all arrays, if there are any."""
+        self.__dict__.clear()
+
+
+def _rounds(layout: Layout, residuals: Floats, errors: Floats, *, workers: Hire | None = None) -> Splitting:
     """Return the solver after some rounds, the total held."""
     weights = _weights(layout, errors)
     weights[0] = np.inf
     weights[layout.degrees == 0] = np.inf
-    rounds = Splitting(Problem(layout, residuals, weights))
+    problem = Problem(layout, residuals, weights)
+    if workers is None:
+        rounds = Splitting(problem)
+    else:
+        crew = workers(problem)
+        lay_out(problem, crew)
+        rounds = Splitting(problem, crew=crew)
     rounds.run(_ROUNDS)
     return rounds
 

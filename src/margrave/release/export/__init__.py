@@ -44,7 +44,8 @@ def export(
     path
         The folder (csv) or the file (sdmx, registry) to write.
     form
-        "csv": one file a table. "sdmx": SDMX-CSV 2.0. "registry": a draft entry for the registry of deployments, YAML.
+        "csv": one file per table. "sdmx": SDMX-CSV 2.0. "registry": a draft entry for the registry of deployments, as
+        YAML.
     agency, dataflow, period
         For sdmx: the identifiers of the agency and the dataflow, and the time period, such as "2026".
     name, curator

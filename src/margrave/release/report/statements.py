@@ -154,7 +154,8 @@ def reliability(release: Release, findings: Findings) -> list[str]:
     return [
         "Every published count has an expected error and a 95 % interval of its own. They were learned from the "
         "measurements, by a method that was checked on tables whose true counts are known; it is not a proof for each "
-        f"cell. Of the cells {listed(parts)} are reliable: large counts mostly are, and small ones are not.",
+        "cell. A dependence between attributes that stays below the noise is not seen: counts that it would change can "
+        f"be further off. Of the cells {listed(parts)} are reliable: large counts mostly are, and small ones are not.",
         marks(release),
     ]
 

@@ -68,7 +68,7 @@ _README = """# {heading}
 
 {files}
 
-Each table is in tidy long form, one row a cell: one column for each attribute, then
+Each table is in tidy long form, one row per cell: one column for each attribute, then
 
 - `count`: {count};
 - `estimate`: the unbiased estimate, right on average and the one to add up or average over many cells;

@@ -53,7 +53,7 @@ def test_eta_must_be_positive_even_where_everything_was_measured(eta):
 def test_a_weight_of_zero_is_refused_and_so_are_too_few():
     with refused("eta is None or a weight is not positive; give positive numbers"):
         reconstruct_nonnegative(estimates_of(), weights=np.zeros(8))
-    with pytest.raises(MeasurementError, match=r"one number a table has shape \(8,\), this array has \(7,\)"):
+    with pytest.raises(MeasurementError, match=r"one number per table has shape \(8,\), this array has \(7,\)"):
         reconstruct_nonnegative(estimates_of(), weights=np.ones(7))
 
 
@@ -100,7 +100,9 @@ def test_a_start_is_a_state():
 
 
 def test_complex_numbers_are_refused():
-    with pytest.raises(MeasurementError, match="one number a table holds complex numbers; give real ones"):
+    with pytest.raises(
+        MeasurementError, match="the array of one number per table holds complex numbers; give real ones"
+    ):
         reconstruct_nonnegative(noisy(), weights=np.ones(8, dtype=complex))
     with pytest.raises(MeasurementError, match="a buffer of this workload holds complex numbers; give real ones"):
         transform.reconstruct(LAYOUT, np.zeros(LAYOUT.cells, dtype=complex))

@@ -20,6 +20,7 @@ from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Problem, Status, reconstruct_nonnegative
 from margrave.reconstruction.nonnegative import workers as workers_module
 from margrave.reconstruction.nonnegative.workers import divided, memory_of_worker, opened
+from margrave.reconstruction.prior import automatic
 from margrave.release.store import saving
 
 distributed = pytest.importorskip("distributed")
@@ -113,6 +114,42 @@ def test_a_start_is_taken_over_by_workers(hire):
     assert again.status is Status.SOLVED
     # Their own state would be another array to fetch.
     assert again.state is None
+
+
+@pytest.mark.parametrize("family", ["triples", "four-way", "mixed orders", "pairs"])
+def test_the_rule_behind_auto_is_divided_too(hire, family):
+    """Only sums over tables differ; what is learned from them amplifies their rounding, to 1e-9 of the total at most.
+
+    Tables of several orders, and pairs, are estimated by the caller alone.
+    """
+    shapes = {**SHAPES, "four-way": ((3, 2, 4, 2, 3), list(combinations(range(5), 4)))}
+    estimates = noisy(*shapes[family], total=200.0)
+    alone, divided = automatic(estimates), automatic(estimates, workers=hire)
+    np.testing.assert_allclose(divided.estimates.values, alone.estimates.values, rtol=0, atol=1e-9 * 200)
+    np.testing.assert_allclose(divided.weights, alone.weights, rtol=1e-6)
+
+
+def test_the_largest_tables_are_estimated_by_workers_and_by_nobody_else(hire, monkeypatch):
+    from margrave.reconstruction.prior import levels
+
+    ranges = []
+    kernel = levels.estimate_tables
+    monkeypatch.setattr(levels, "estimate_tables", lambda *given: (ranges.append(given[:2]), kernel(*given)))
+    estimates = noisy(*SHAPES["triples"], total=200.0)
+    automatic(estimates, workers=hire)
+    assert max(last for _, last in ranges) == estimates.layout.outer
+    ranges.clear()
+    automatic(estimates)
+    assert max(last for _, last in ranges) == len(estimates.layout.sets)
+
+
+def test_workers_without_memory_for_the_rule_are_refused(four, hire):
+    four.run(_little_memory, True)
+    try:
+        with refused("the share of 4 workers of one machine needs", MemoryLimitError):
+            automatic(noisy(*SHAPES["triples"]), workers=hire)
+    finally:
+        four.run(_little_memory, False)
 
 
 DOMAIN = Domain.fromdict({"age": 4, "sex": 2, "region": 3, "work": 3})
@@ -222,6 +259,22 @@ def test_a_worker_that_dies_ends_the_run_with_one_sentence(tmp_path, when):
     assert np.array_equal(NOISY.values, values)
     assert (tmp_path / "noisy.npz").read_bytes() == before
     assert mg.reconstruct(NOISY, WORKLOAD, method="lnn").solution.status is Status.SOLVED
+
+
+def test_a_worker_that_dies_while_the_rule_is_applied_is_one_sentence_too():
+    workload = mg.Workload.all_kway(DOMAIN, 3)
+    with workers_module._local(2) as client, pytest.MonkeyPatch.context() as patch:
+        calls, ask = [], workers_module.Hands.call
+
+        def call(team, name, *arguments, **options):
+            calls.append(name)
+            if name == "weigh":
+                os.kill(sorted(client.run(os.getpid).values())[0], signal.SIGKILL)
+            return ask(team, name, *arguments, **options)
+
+        patch.setattr(workers_module.Hands, "call", call)
+        with refused("1 of 2 workers were lost while tables were estimated"):
+            mg.reconstruct(NOISY, workload, workers=client)
 
 
 def test_a_problem_makes_room_for_the_next_one(four):
