@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP  := $(VENV)/.installed
 # What ruff looks at.
 CODE   := src tests benchmarks experiments examples docs/conf.py docs/draw.py docs/generate.py
-# Tests run on all cores, longest groups shared out as workers become free.
+# Tests run on all cores, longest groups shared out as workers become free; each does its linear algebra on one core.
 PARALLEL ?= --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
@@ -19,7 +19,7 @@ demo: $(STAMP)-core ## the main job on a built-in table
 	@$(BIN)/margrave demo
 
 test: $(STAMP)-dev ## all tests that need nothing but the package index
-	@$(BIN)/python -m pytest -m "not engines" $(PARALLEL)
+	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m "not engines" $(PARALLEL)
 
 test-engines: $(STAMP)-dev ## the heavy tests: full-size data, other engines
 	@$(BIN)/python -m pytest -m engines

@@ -91,17 +91,21 @@ def spark():
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory):
-    """The folder that `margrave demo` makes, which many pages begin with: made once for all workers, never changed."""
-    from margrave.cli.app import run
+    """The folder that `margrave demo` makes, with what it prints in a file beside it.
+
+    Many pages begin with it: it is made once for all workers and never changed.
+    """
+    from command_line import command
 
     own = tmp_path_factory.getbasetemp()
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    folder, made = shared / "margrave-demo", shared / "margrave-demo.made"
-    with (shared / "margrave-demo.lock").open("w") as lock:
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "margrave-demo"
+    printed = folder.with_suffix(".txt")
+    with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not made.exists():
-            assert run(["demo", "--out", str(folder)]) == 0
-            made.touch()
+        if not printed.exists():
+            done = command("demo", "--out", folder)
+            assert (done.returncode, done.stderr) == (0, "")
+            printed.write_text(done.stdout, encoding="utf-8")
     return folder
 
 

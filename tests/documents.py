@@ -58,7 +58,9 @@ def run(page, folder, monkeypatch, demo):
         elif language == "toml":
             Path(_NAMED_FILE.match(text).group(1)).write_text(text, encoding="utf-8")
         else:
-            output = "".join(_line(line, page, commands / "folder", monkeypatch, demo) for line in text.splitlines())
+            # A line that ends in a backslash goes on in the next one.
+            lines = re.sub(r" \\\n +", " ", text).splitlines()
+            output = "".join(_line(line, page, commands / "folder", monkeypatch, demo) for line in lines)
             require_printed(printed, output, page.name)
 
 

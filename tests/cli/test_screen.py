@@ -176,7 +176,8 @@ def test_names_and_labels_of_noisy_tables_may_be_guarded_or_not(tmp_path, capsys
 
 def test_the_demo_names_the_extra_in_full(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "_can_report", lambda: False)
-    monkeypatch.setattr(demo, "_show", lambda released: None)
+    monkeypatch.setattr(demo, "_show", lambda released, by_one_plan: None)
+    monkeypatch.setattr(demo, "_by_one_plan", lambda job, workload: [])
     monkeypatch.setattr(release, "run", lambda job: None)
     monkeypatch.setattr(town, "write_csv", lambda path: None)
     monkeypatch.setattr("margrave.release.store.loading.load", lambda folder: SimpleNamespace())

@@ -142,11 +142,21 @@ def test_texts_that_postgres_may_take_for_equal_are_fetched(texts, kind):
 
 @pytest.mark.parametrize("kind", ["text", "varchar(9)", 'text COLLATE "C"'])
 def test_texts_that_postgres_compares_byte_for_byte_are_counted_there(texts, kind, monkeypatch):
+    monkeypatch.setattr("psycopg.pq.__impl__", "python")
     url = texts(kind, ["f", *"FFFFF"])
     for data in (Data(url, table="texts"), Data(url, query="SELECT s FROM texts")):
         assert counted(replace(data, counting="push-down"), SEX) == [5, 0, 1]
         monkeypatch.setattr("margrave.data.counting.fetch.fetch_counts", None)
         assert counted(data, SEX) == [5, 0, 1]
+
+
+def test_rows_are_fetched_where_psycopg_is_compiled(texts, monkeypatch):
+    url, told = texts("text", ["f", *"FFFFF"]), []
+    for implementation in ("python", "binary", "c"):
+        monkeypatch.setattr("psycopg.pq.__impl__", implementation)
+        assert counted(Data(url, table="texts", notify=told.append), SEX) == [5, 0, 1]
+    assert [text.startswith("the engine counts: for 1 tables of 1 columns") for text in told] == [True, False, False]
+    assert all(text.startswith("rows are fetched: for 1 tables of 1 columns") for text in told[1:])
 
 
 # --- codes -------------------------------------------------------------------------------------------------------

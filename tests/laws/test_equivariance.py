@@ -6,6 +6,7 @@ is rounding. A cell is the result of some thousand operations on numbers of at m
 rounded to 2⁻⁵³, which is 1e-13 of it; a thousand times that is allowed.
 """
 
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -49,20 +50,27 @@ def reordered(sizes, turn):
     return [str(name) for name in names], labels
 
 
-def check(sizes, measured, order, turn, **options):
+def reconstructed(sizes, measured, order, **options):
+    """All tables of an order over the domain with these sizes."""
+    domain = mg.Domain.fromdict(sizes)
+    noisy, method = mg.Measurements.from_marginals(domain, measured), mg.methods.NonNegative(**options)
+    return mg.reconstruct(noisy, mg.Workload.all_kway(domain, order), method=method)
+
+
+@lru_cache(maxsize=1)
+def as_declared(sizes, sets, variance, order, options):
+    """The noisy tables, and what is made of them over the domain as it is; for the turns that follow each other."""
+    measured = list(noisy_tables(dict(sizes), sets, variance))
+    return measured, reconstructed(dict(sizes), measured, order, **dict(options))
+
+
+def check(sizes, sets, variance, order, turn, **options):
     """Reconstruct all tables of an order from the same noisy tables over both domains, and compare."""
     names, labels = reordered(sizes, turn)
     assert names != list(sizes) or turn == "labels"
-    given = mg.Domain.fromdict(sizes)
-    moved = mg.Domain.fromdict({name: sizes[name] for name in names})
+    measured, one = as_declared(tuple(sizes.items()), tuple(sets), variance, order, tuple(options.items()))
     turned = [(members, table[np.ix_(*(labels[name] for name in members))], own) for members, table, own in measured]
-    method = mg.methods.NonNegative(**options)
-    one, other = (
-        mg.reconstruct(
-            mg.Measurements.from_marginals(domain, tables), mg.Workload.all_kway(domain, order), method=method
-        )
-        for domain, tables in ((given, measured), (moved, turned))
-    )
+    other = reconstructed({name: sizes[name] for name in names}, turned, order, **options)
     largest = max(float(one.table(*members).values.max()) for members in combinations(sizes, order))
     for members in combinations(sizes, order):
         expected = one.table(*members).values[np.ix_(*(labels[name] for name in members))]
@@ -76,8 +84,7 @@ def check(sizes, measured, order, turn, **options):
 @pytest.mark.parametrize("order", [3, 4])
 @pytest.mark.parametrize("sizes", [SIZES, EQUAL], ids=["sizes differ", "sizes are equal"])
 def test_the_automatic_rule_where_everything_was_measured(sizes, order, variance, turn):
-    measured = list(noisy_tables(sizes, list(combinations(sizes, order)), variance))
-    check(sizes, measured, order, turn)
+    check(sizes, combinations(sizes, order), variance, order, turn)
 
 
 @pytest.mark.parametrize("turn", TURNS)
@@ -87,12 +94,10 @@ def test_the_automatic_rule_where_everything_was_measured(sizes, order, variance
 def test_the_automatic_rule_where_tables_are_completed(sizes, order, variance, turn):
     """Three tables and the total, as after Scalable MWEM: some pairs are known only through a third attribute."""
     triples = list(combinations(sizes, 3))
-    measured = list(noisy_tables(sizes, [(), triples[0], triples[3], triples[-1]], variance))
-    check(sizes, measured, order, turn)
+    check(sizes, [(), triples[0], triples[3], triples[-1]], variance, order, turn)
 
 
 @pytest.mark.parametrize("turn", TURNS)
 @pytest.mark.parametrize("weights", ["paper", "noise", 2.0])
 def test_the_other_weights(weights, turn):
-    measured = list(noisy_tables(SIZES, list(combinations(SIZES, 2)), 25.0))
-    check(SIZES, measured, 2, turn, weights=weights, tolerance=1e-3)
+    check(SIZES, combinations(SIZES, 2), 25.0, 2, turn, weights=weights, tolerance=1e-3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from margrave.algebra.kernels import Floats
+    from margrave.cli.job import Job
     from margrave.release.release import Release
+    from margrave.workload import Workload
 
 # All that the demonstration writes.
 _OWN = ("town.csv", "domain.json", "job.toml", "town.ledger", "release")
@@ -46,7 +49,6 @@ def demo(
     """
     from margrave.cli import release, town
     from margrave.cli.job import Job
-    from margrave.planning.plans import plan
     from margrave.release.store.loading import load
 
     screen = console()
@@ -55,24 +57,22 @@ def demo(
     town.DOMAIN.write(out / "domain.json")
     (out / "job.toml").write_text(_JOB, encoding="utf-8")
     job = Job.of(out / "job.toml", {"report": _can_report()})
+    workload, contributions = job.workload(town.DOMAIN), job.need("contributions")
     # The release measures the number of people first; of a made-up town it may be stated.
-    planned = plan(
-        job.workload(town.DOMAIN),
-        job.budget(),
-        contributions=job.need("contributions"),
-        objective="counts",
-        rows=town.INHABITANTS,
+    expected = (
+        replace(job, rows=town.INHABITANTS).measuring().predict(workload, job.budget(), contributions=contributions)
     )
     for lead, text in (
         ("A made-up town", f"of {town.INHABITANTS:,} people: {out / 'town.csv'}"),
-        ("Wanted:", f"all {len(planned.workload)} tables of three of its {len(town.DOMAIN)} attributes"),
+        ("Wanted:", f"all {len(workload)} tables of three of its {len(town.DOMAIN)} attributes"),
         ("Budget:", f"ε = {job.epsilon:g} at δ = {job.delta:g}, each person in one row"),
     ):
         screen.print(styled(lead, "bold"), text)
-    for line in ("", *str(planned.summary()).splitlines(), ""):
-        screen.print(line)
+    if expected is not None:
+        for line in ("", "What the first measurement promises:", *str(expected.summary()).splitlines(), ""):
+            screen.print(line)
     release.run(job)
-    _show(load(str(job.out)))
+    _show(load(str(job.out)), _by_one_plan(job, workload))
     if not job.report:
         screen.print("For the report, install the extra: pip install 'margrave[report]'")
 
@@ -109,7 +109,21 @@ def _can_report() -> bool:
     return True
 
 
-def _show(release: Release) -> None:
+def _by_one_plan(job: Job, workload: Workload) -> list[Floats]:
+    """Return the counts by a plan that was made before anything was measured, to compare with.
+
+    The town is made up, so that nothing has to be charged for it.
+    """
+    from margrave.mechanisms.residual_planner import measure
+    from margrave.planning.plans import plan
+    from margrave.release.publication import reconstruct
+
+    blind = plan(workload, job.budget(), contributions=job.need("contributions"), objective="nonnegative")
+    made = reconstruct(measure(blind, job.need("data")), workload, method=job.reconstructing())
+    return [one.values for one in made.tables()]
+
+
+def _show(release: Release, by_one_plan: list[Floats]) -> None:
     """Show one table both ways, and all tables against the truth."""
     from margrave.cli import town
 
@@ -123,7 +137,11 @@ def _show(release: Release) -> None:
     screen.print()
     tables = list(release.tables())
     estimates = [one.estimate for one in tables if one.estimate is not None]
-    products = [("unbiased", estimates), ("non-negative", [one.values for one in tables])]
+    products = [
+        ("unbiased estimates", estimates),
+        ("counts, by one plan", by_one_plan),
+        ("counts, as published", [one.values for one in tables]),
+    ]
     print_table(comparison(products, [town.count(names) for names in release.workload]))
 
 

@@ -366,7 +366,7 @@ def wide(size, attributes):
 
 
 @pytest.mark.parametrize(
-    ("size", "attributes", "slack"), [(12, 16, 1.2), (2, 40, 2.0)], ids=["large tables", "small tables"]
+    ("size", "attributes", "slack"), [(12, 16, 1.2), (2, 30, 2.0)], ids=["large tables", "small tables"]
 )
 @pytest.mark.parametrize("weights", ["auto", "paper", 2.0])
 def test_the_memory_that_is_asked_for_is_what_is_used(weights, size, attributes, slack, monkeypatch):

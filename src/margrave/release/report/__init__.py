@@ -17,6 +17,7 @@ import os
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from itertools import groupby
@@ -38,6 +39,7 @@ from margrave.release.report.findings import Findings, Headline, OrderFindings, 
 from margrave.release.store.folder import imprint_document, read_imprint, replace_document, require_outside
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from markupsafe import Markup
 
     from margrave.algebra.kernels import Floats
@@ -429,6 +431,22 @@ def _charts(findings: Findings, noun: str) -> dict[str, Markup | None]:
 
 def _render(content: dict[str, Any]) -> str:
     """Return the page: the template, filled in, with every text visible and escaped."""
+    from markupsafe import Markup
+
+    libraries, script = charts.libraries(), _file("page.js")
+    return _template().render(
+        **content,
+        style=Markup(_file("page.css")),
+        data=Markup(as_script(content["document"])),
+        libraries=Markup(libraries),
+        script=Markup(script),
+        hashes=Markup(" ".join(_hash(text) for text in (libraries, script))),
+    )
+
+
+@cache
+def _template() -> Template:
+    """Return the template of all pages."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
@@ -437,15 +455,7 @@ def _render(content: dict[str, Any]) -> str:
         return visible(value, keep=JOINERS) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True, finalize=shown)
-    libraries, script = charts.libraries(), _file("page.js")
-    return environment.from_string(_file("page.html")).render(
-        **content,
-        style=Markup(_file("page.css")),
-        data=Markup(as_script(content["document"])),
-        libraries=Markup(libraries),
-        script=Markup(script),
-        hashes=Markup(" ".join(_hash(text) for text in (libraries, script))),
-    )
+    return environment.from_string(_file("page.html"))
 
 
 def _hash(script: str) -> str:

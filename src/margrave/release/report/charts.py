@@ -116,7 +116,8 @@ def distance_chart(orders: Sequence[OrderFindings], noun: str) -> str:
     return _svg(bar + tick + words)
 
 
-def heat_map() -> dict[str, Any]:
+@cache
+def heat_map() -> Mapping[str, Any]:
     """Return the specification of the heat map; its data are rows of row and column, value, and their texts.
 
     Rows and columns are codes, and the parameters rows and columns list their labels: Vega would misread a label
@@ -143,7 +144,8 @@ def heat_map() -> dict[str, Any]:
     return _specification(chart.add_params(_listed("rows"), _listed("columns")))
 
 
-def error_bars() -> dict[str, Any]:
+@cache
+def error_bars() -> Mapping[str, Any]:
     """Return the specification of the error bars; its data are rows of code, count, estimate, ends and texts.
 
     The parameter rows lists the labels of the codes, as for the heat map. The ends of an estimate are those before they
