@@ -76,6 +76,8 @@ EQUIVALENT = Path(__file__).with_name("equivalent.json")
 # beside what it takes to start and compile; and how much longer that may be by the clock, on a busy machine.
 MOST_SECONDS, PATIENCE, START, BUSY = 30.0, 3.0, 60.0, 8.0
 MOST_MEMORY = 16 << 30
+# What pytest returns for a test that is not there, or if it cannot begin.
+UNKNOWN_TEST = 4
 # Tests that take more seconds of processor time, while they are watched, are left out.
 SLOW = 4.0
 SWAPS = {
@@ -414,6 +416,8 @@ class Bench:
             if done:
                 self._sweep(child)
                 code = os.waitstatus_to_exitcode(status)
+                if code == UNKNOWN_TEST and "ERROR: not found:" in output.read_text(errors="replace"):
+                    raise SystemExit(f"the tests have changed since {self.record} was written: remove it")
                 return {0: "passed", 1: "failed", 2: "failed", -signal.SIGXCPU: "time", -signal.SIGPROF: "time"}.get(
                     code, "broken"
                 )
@@ -431,6 +435,7 @@ class Bench:
         self, arguments: list[str], cache: Path, output: Path, plugin: bool, seconds: int, one_test: float
     ) -> None:
         """In the forked process: run pytest in the copy."""
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(log, 1)
         os.dup2(log, 2)
@@ -575,6 +580,8 @@ def main() -> None:
         "--results", type=Path, help="a file for one JSON object a mutant; those in it are not tried again"
     )
     options = parser.parse_args()
+    # Ended from outside, it leaves no mutant behind in the folder.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     bench = Bench(Path(tempfile.mkdtemp(prefix="mutants-")) if options.folder is None else options.folder.resolve())
     bench.folder.mkdir(parents=True, exist_ok=True)
     preload()

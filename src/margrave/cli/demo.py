@@ -138,9 +138,9 @@ def _show(release: Release, by_one_plan: list[Floats]) -> None:
     tables = list(release.tables())
     estimates = [one.estimate for one in tables if one.estimate is not None]
     products = [
-        ("unbiased estimates (first measurement)", estimates),
-        ("counts by one plan, whatever comes out", by_one_plan),
-        ("counts as published (adaptive planner)", [one.values for one in tables]),
+        ("unbiased estimates", estimates),
+        ("counts, by one plan", by_one_plan),
+        ("counts, as published", [one.values for one in tables]),
     ]
     print_table(comparison(products, [town.count(names) for names in release.workload]))
 

@@ -174,6 +174,18 @@ def test_after_several_measurements_errors_are_of_all_of_them(tmp_path):
     assert mg.load(tmp_path / "out").table("age", "sex").noise == table.noise
 
 
+def test_a_release_of_some_tables_has_the_errors_of_the_whole():
+    """What a worker writes: an outer table with all that is inside."""
+    release = with_errors(NOISY)
+    layout = release.estimates.layout
+    for place in range(layout.outer, len(layout.sets)):
+        names = DOMAIN.names(layout.sets[place])
+        part, whole = release.restricted(place, place + 1).table(*names), release.table(*names)
+        np.testing.assert_array_equal(part.count_error, whole.count_error)
+        np.testing.assert_array_equal(part.count_high, whole.count_high)
+        assert part.noise == whole.noise
+
+
 def test_errors_that_are_damaged_are_refused(tmp_path):
     with_errors(NOISY).save(tmp_path / "out")
     file = tmp_path / "out" / "errors.npz"

@@ -7,7 +7,7 @@ import pytest
 
 from margrave.algebra.layout import Layout
 from margrave.reconstruction.estimates import Estimates
-from margrave.reconstruction.prior import likely_total, shrunk_total
+from margrave.reconstruction.prior import automatic, likely_total, shrunk_total
 
 
 def table_of(layout, marginals, *members):
@@ -73,3 +73,12 @@ def test_the_held_total_rises_with_the_measured_one_and_is_always_positive():
     assert found == sorted(found)
     assert found[0] == pytest.approx(0.2)
     assert math.isclose(found[-1], 100 - 4 / 100)
+
+
+@pytest.mark.parametrize(("hold", "total"), [(None, 99.99), ((0,), 100.0), ((), 100.0), ((1,), 100.0)])
+def test_the_total_is_shrunk_unless_the_caller_says_what_is_held(hold, total):
+    layout = Layout.of((2,), [(0,)])
+    estimates = Estimates(layout, np.array([100.0, 3.0, -3.0]), np.array([1, 1]), np.array([1.0, 1.0]))
+    choice = automatic(estimates, hold=hold)
+    assert choice.estimates.values[0] == pytest.approx(total, rel=1e-12)
+    assert choice.hold == ((0,) if hold is None else hold)
