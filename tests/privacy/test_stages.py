@@ -181,11 +181,12 @@ def test_weights_that_cannot_be_told_apart_are_refused_by_every_mechanism():
 
 
 def test_what_is_announced_before_the_data_is_opened():
-    for mechanism, told in ((ResidualPlanner(), "Errors depend on it: give --rows"), (AdaptivePlanner(), "Give --rows")):
+    told = {ResidualPlanner(): "Errors depend on it: give --rows", AdaptivePlanner(): "Give --rows"}
+    for mechanism, beginning in told.items():
         assert mechanism.predict(WORKLOAD, BUDGET, contributions=1) is None
         first, second = mechanism.notes(WORKLOAD, BUDGET, contributions=1)
         assert "standard error of 8.66" in first
-        assert second.startswith(told)
+        assert second.startswith(beginning)
         assert mechanism.prepare(WORKLOAD, BUDGET, contributions=1) == mechanism
     assert ResidualPlanner(rows=400).notes(WORKLOAD, BUDGET, contributions=1) == ()
     assert ResidualPlanner(rows=400).predict(WORKLOAD, BUDGET, contributions=1).rows == 400
