@@ -11,7 +11,7 @@ from experiments.paired import COLUMNS, compare, run
 def test_methods_run_on_the_same_trials_and_are_compared(tmp_path, capsys):
     file = tmp_path / "paired.csv"
     run(str(tmp_path), "binary-3", "1", "product,zeros", "2", str(file))
-    rows = list(csv.DictReader(file.open(encoding="utf-8")))
+    rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines()))
     assert [(row["method"], row["trial"]) for row in rows] == [
         ("product", "0"), ("zeros", "0"), ("product", "1"), ("zeros", "1"),
     ]  # fmt: skip
