@@ -209,10 +209,10 @@ def add_spreads(
     if order == 1 and strays is None:
         _add(spreads, np.sqrt((expected - even) ** 2 + expected), cells)
         return
-    for kappa, probability in STRAYS[min(order, 3)] if strays is None else strays:
-        large = (1 + kappa) * share * expected >= 1
-        spread = np.where(large, np.sqrt(share * (kappa * expected**2 + expected)), 1.0)
-        _add(spreads, spread, probability * cells * np.where(large, 1.0, share * expected))
+    kappas, probabilities = np.array(STRAYS[min(order, 3)] if strays is None else strays).T[:, :, None]
+    large = (1 + kappas) * share * expected >= 1
+    spread = np.where(large, np.sqrt(share * (kappas * expected**2 + expected)), 1.0)
+    _add(spreads, spread.ravel(), (probabilities * cells * np.where(large, 1.0, share * expected)).ravel())
 
 
 def curves_of(kind: Integers, spreads: Floats) -> Curves:
@@ -280,8 +280,8 @@ def _add(spreads: Floats, spread: Floats, cells: Floats) -> None:
     below, above = (2.0 ** (_LEAST_SPREAD + (lower + step) / _STEPS) for step in (0, 1))
     # Shared between two bins so that neither the number of cells nor the sum of their spreads changes.
     share = np.clip((inside - below) / (above - below), 0.0, 1.0)
-    np.add.at(spreads, lower, cells * (1 - share))
-    np.add.at(spreads, lower + 1, cells * share)
+    spreads += np.bincount(lower, cells * (1 - share), minlength=SPREAD_BINS)
+    spreads += np.bincount(lower + 1, cells * share, minlength=SPREAD_BINS)
 
 
 @dataclass(frozen=True, eq=False)
