@@ -3,14 +3,13 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from margrave.domain import Attribute, Domain
 from margrave.errors import MargraveError
-from margrave.workload import Workload
 
 if TYPE_CHECKING:
     from margrave import methods
     from margrave.data.counting.tally import CodedTable
     from margrave.data.source import Data
+    from margrave.domain import Attribute, Domain
     from margrave.measurements import Gaussian, Laplace, Measurements
     from margrave.mechanisms.adaptive_planner import adaptive_planner
     from margrave.mechanisms.gaussian_marginals import gaussian_marginals
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from margrave.release.release import Release
     from margrave.release.report import write_report
     from margrave.release.store.loading import load, verify
+    from margrave.workload import Workload
 
     __version__: str
 
@@ -60,11 +60,13 @@ __all__ = [
     "write_report",
 ]
 
-# What needs the compiled loops is imported when it is first used: the command line must answer at once.
+# What needs numpy or the compiled loops is imported when it is first used: the command line must answer at once.
 _LATE = {
+    "Attribute": "margrave.domain",
     "Budget": "margrave.privacy.budget",
     "CodedTable": "margrave.data.counting.tally",
     "Data": "margrave.data.source",
+    "Domain": "margrave.domain",
     "Gaussian": "margrave.measurements",
     "Laplace": "margrave.measurements",
     "Ledger": "margrave.privacy.ledger",
@@ -72,6 +74,7 @@ _LATE = {
     "Plan": "margrave.planning.plans",
     "Publication": "margrave.release.publication",
     "Release": "margrave.release.release",
+    "Workload": "margrave.workload",
     "adaptive_planner": "margrave.mechanisms.adaptive_planner",
     "budget_for_margin": "margrave.planning.plans",
     "draft_domain": "margrave.data.draft",
