@@ -170,7 +170,7 @@ class Key:
         return column.is_null() | column.is_nan() if self._kind.is_float() else column.is_null()
 
     def _arms(self) -> list[nw.Expr]:
-        """Return one column for each declared value: its code, null in rows with another value; the last is never null."""
+        """Return a column for each declared value: its code, null in rows with other values; the last is never null."""
         if self._kind.is_numeric():
             return self._number_arms()
         column = self._column()

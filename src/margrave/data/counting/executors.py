@@ -2,15 +2,16 @@
 
 Every partition of the table is counted by the loops that count fetched rows, in a Python process next to the engine
 (`mapInArrow` of Spark). It returns the cells that are not empty, as rows (cell, count); a cell is a place in the buffer
-of all tables, which identifies the table too. The engine adds up the counts of equal cells. The table is read once, however
-many tables are counted, and this process receives no more than the counts.
+of all tables, which identifies the table too. The engine adds up the counts of equal cells. The table is read once,
+however many tables are counted, and this process receives no more than the counts.
 
 Sending a value from the engine to Python costs more than counting it. So the engine codes what is cheap for it to code
 (`margrave.data.counting.engine_codes`) and packs the codes of a row into words of 63 bits. Other columns are sent as
 they are, and the encoder of fetched rows codes them on the worker.
 
-Where the rows of a person are limited, a first function returns the person and the codes of each row instead of counts; the
-engine chooses rows by the rule of `margrave.data.persons`, and only kept rows reach the second function, which counts.
+Where the rows of a person are limited, a first function returns the person and the codes of each row instead of counts;
+the engine chooses rows by the rule of `margrave.data.persons`, and only kept rows reach the second function, which
+counts.
 
 A function never raises an error, because an engine would write its text, and with it possibly a value, into logs. It
 returns the problem as a row instead, in words that contain nothing of the table.

@@ -1,8 +1,8 @@
 """Fetch: read all rows once, encode them into small integers, and count all tables in this process.
 
 `RowCoder` turns a batch of rows into codes, with the count and the person of each row. Only the counts and a chunk of
-rows are in memory, however many rows there are. Where the rows of a person are limited, the embedded DuckDB holds
-all rows once, as codes. One thread reads the next batch of rows while the others count the last one.
+rows are in memory, however many rows there are. Where the rows of a person are limited, the embedded DuckDB holds all
+rows once, as codes. One thread reads the next batch of rows while the others count the last one.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def together(parts: Sequence[Rows]) -> Rows:
 
 
 def read_ahead(items: Iterator[T]) -> Iterator[T]:
-    """Yield the items of an iterator that runs in its own thread, at most two items ahead; its errors are raised here."""
+    """Yield the items of an iterator that runs in its own thread, at most two ahead; its errors are raised here."""
     waiting: Queue[tuple[bool, object]] = Queue(_AHEAD)
     stop = Event()
 

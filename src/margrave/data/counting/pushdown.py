@@ -192,7 +192,7 @@ class PushDown:
     def _counted(self, rows: nw.LazyFrame[Any], progress: Callable[[int, int], None]) -> Iterator[Integers]:
         """Yield the counts of each table."""
         counted = {k for table in self._tables for k in table.members}
-        # An attribute that only drops rows is in no table. It is counted to find its errors, unless `_check` has done so.
+        # An attribute that only drops rows is in no table. It is counted to find its errors, unless `_check` has.
         unseen = [k for k, key in self._keys.items() if k not in counted and key.errors and self._choice is None]
         members = [*(table.members for table in self._tables), *((k,) for k in unseen)]
         groups = self._engine.groups(rows, [[_CODE.format(k) for k in one] for one in members], self._choice)
@@ -221,8 +221,8 @@ class PushDown:
         if not self._engine.chooses:
             return f"the engine cannot choose which rows of a person are kept, by privacy_id; {FETCH}"
         kind = self._id_kind
-        # Engines that choose elsewhere hash the text of an id, and they differ in how they write fractions, dates and the
-        # like.
+        # Engines that choose elsewhere hash the text of an id, and they differ in how they write fractions, dates and
+        # the like.
         if is_comparable(kind) and (self._engine.chooses_here or kind.is_integer() or is_text(kind)):
             return ""
         return f"column {self._privacy_id!r} has ids of a type that not every engine compares alike; {FETCH}"
