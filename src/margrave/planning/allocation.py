@@ -1,12 +1,12 @@
 r"""How a budget is divided among the residuals of a workload: five objectives.
 
-Three are solved in closed form, the largest variance to a gap that is computed, and the error of counts by steps that
-never raise it.
+Three have a closed form. "max_variance" is solved up to a computed gap, and "counts" by steps that never raise the
+expected error.
 
 With the coefficients p_τ (privacy) and v_τ (variance) of ``coefficients`` the variances σ²_τ are chosen to minimise
 
     "total_variance"    Σ_A w_A n_A Var_A       all cells of all tables together, that is, the mean squared error
-    "table_variance"    Σ_A w_A Var_A           every table alike, whatever its size
+    "table_variance"    Σ_A w_A Var_A           all tables equally, whatever their size
     "max_variance"      max_A w_A Var_A         the worst table; a weight of 4 asks for half the standard error
     "nonnegative"       Σ_A Imp_A Var_A         over all tables A of the closure; Imp_A as in `closure_importance`
     "counts"            expected errors of the reconstructed counts for a stated number of rows (``counts``)
@@ -41,7 +41,7 @@ ROWS_REMEDY = "give rows=…, a public number, or measure the total first with r
 _MOST_STEPS = 2_000
 
 
-# The least share by which a residual that was measured becomes more precise when it is measured again.
+# The least relative gain in precision for which a residual is measured again.
 GAIN = 0.25
 
 
@@ -54,8 +54,8 @@ class Allocation:
     variances
         Shape (tables,); σ²_τ of each residual of the closure, zero where there is nothing to measure.
     gap
-        How far the objective can be from its least possible value, relative to that; zero for a closed form. Not a
-        number for "counts", of which only is known that no small change improves it.
+        How far the objective can be from its least possible value, relative to that; zero for a closed form. NaN
+        for "counts", where it is only known that no small change improves it.
     steps
         How many steps it took; zero for a closed form.
     """
@@ -85,7 +85,7 @@ def allocate(
     objective
         One of ``OBJECTIVES``.
     rho
-        The budget ρ, for one row a person; variances are inversely proportional to it, but for "counts".
+        The budget ρ, for one row a person; variances are inversely proportional to it, except for "counts".
     tolerance
         For "max_variance": the largest gap to stop at.
     rows
@@ -109,7 +109,7 @@ def closure_weights(workload: Workload, layout: Layout) -> Floats:
     """Return the weight of each table of a closure, the largest one 1, zero for sets outside the workload."""
     places = np.fromiter(map(layout.places.__getitem__, workload.positions), np.int64, len(workload))
     weights = np.zeros(len(layout.sets))
-    # Only proportions count; with 1 as the largest weight nothing can overflow.
+    # Only proportions matter; with 1 as the largest weight nothing can overflow.
     weights[places] = workload.weights / workload.weights.max()
     return weights
 
@@ -119,10 +119,10 @@ def closure_importance(layout: Layout, weights: Floats) -> Floats:
 
         Imp_A = √n_A · 2^(−|A|) · max_{γ⊇A} w_γ        over the tables γ of the workload that contain A.           (1)
 
-    A large table of counts is mostly made of cells where nobody is expected, and the reconstruction takes their noise
-    away knowing the smaller tables. So the noise of a large table costs less than its cells, n_A Var_A, would say, and
-    that of the small tables inside it, which predict the large ones, costs more. The exponent and the base were chosen
-    on generated tables (docs/weights.md); they depend on public numbers only.
+    Most cells of a large table are expected to be empty, and the reconstruction removes their noise with the help of
+    the smaller tables. So the noise of a large table costs less than its cells, n_A Var_A, would say, and that of the
+    small tables inside it, which predict the large ones, costs more. The exponent and the base were chosen on generated
+    tables (docs/weights.md); they depend on public numbers only.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def closure_importance(layout: Layout, weights: Floats) -> Floats:
     """
     largest = weights.copy()
     index = layout.index
-    # Tables before their facets: orders fall, inner or outer.
+    # By falling order, so that every table comes before its facets.
     for table in np.argsort(-index.order, kind="stable").tolist():
         facets = index.facet[table, : index.order[table]]
         largest[facets] = np.maximum(largest[facets], largest[table])
@@ -191,15 +191,15 @@ def add_precisions(
 ) -> tuple[Floats, int]:
     """Return the precisions to add that minimise the expected errors of counts, and how many steps it took.
 
-    Every residual that was never measured gets its part of the floor. One that was measured is left alone unless it is
-    to become more precise by a share that is worth another draw; what that saves goes to the others.
+    Every residual that was never measured gets its part of the floor. One that was measured is measured again only if
+    its precision grows by at least ``gain``; what that saves goes to the others.
 
     Parameters
     ----------
     layout
         The closure of the workload.
     importance
-        How much everything counts.
+        The weights of tables and of orders in the objective.
     curves
         What is left of each residual, by its precision.
     rho
@@ -209,12 +209,12 @@ def add_precisions(
     floor
         Shape (tables,); the least precision of each residual.
     gain
-        The least share by which a residual that was measured is to become more precise.
+        The least relative gain in precision for which a residual is measured again.
     """
     cost, least = cost_coefficients(layout), np.where(known > 0, 0.0, floor)
     reserved = float(cost @ least) / 2
     left = rho - reserved
-    # To begin with, what is left is divided like the floor; where nothing is new, like what is known.
+    # Start by dividing what is left like the floor or, if every residual was measured, like the known precisions.
     start = (least * (left / reserved)) if reserved > 0 else known * (2 * left / float(cost @ known))
     added, steps = best_precisions(layout, curves, importance, rho=left, start=start, known=known)
     wanted = added + least

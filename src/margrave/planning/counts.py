@@ -1,15 +1,15 @@
 r"""The objective "counts": the least expected error of the reconstructed counts, for a stated number of rows.
 
-**Error curves.** What is left, in people, of how far a table strays from what is expected, after a noisy measurement.
+**Error curves.** The error in people that is left in a table after a noisy measurement.
 
-Reconstruction knows more than what was measured. It expects of a table τ what the tables inside it predict, q people in
-a cell, and moves a noisy residual towards that by as much as its noise asks for. If a cell strays from q by about s and
-is measured with noise of variance 1/y, what is left is about s/√(1 + s² y): s if the noise is large, the noise itself
-if it is small. Over the cells of a table,
+Reconstruction uses more than the measurement of a table. It expects in a table τ what the tables inside it predict, q
+people in a cell, and moves a noisy residual towards that, further the larger its noise is. If a cell strays from q by
+about s and is measured with noise of variance 1/y, what is left is about s/√(1 + s² y): s if the noise is large, the
+noise itself if it is small. Over the cells of a table,
 
     D_τ(y) = Σ_cells s / √(1 + s² y),        y = π_τ/p_τ  the precision of a cell of residual τ.                 (1)
 
-D_τ falls and is convex in y, and so is D_τ². How far cells stray is a model (the constants were chosen on generated
+D_τ decreases and is convex in y, and so is D_τ². How far cells stray is a model (the constants were chosen on generated
 tables, docs/adaptive.md). Of N people, in a cell where q are expected:
 
     one attribute     s² = (q − N/n)² + q                      what is expected without measuring is N/n,          (2)
@@ -20,10 +20,10 @@ tables, docs/adaptive.md). Of N people, in a cell where q are expected:
 p u is the variance of a cell of a sample whose sums are given: a cell with nearly all the people of its row cannot
 stray far, and where all sums are even u is q. There are a few values of κ, each with its probability, by the number of
 attributes. (Cells where nobody is expected are found empty without being measured, by non-negativity.) Before anything
-is measured the expected counts are those of independent attributes whose shares follow Zipf's law, i^(−a) with a from
-even (0) to steep (2), each a alike.
+is measured the expected counts are those of independent attributes whose shares follow Zipf's law, i^(−a) with a from 0
+(even) to 2 (steep), all a equally likely.
 
-Everything here is made of public numbers, or of noisy ones: N may be stated or measured, q come from a model or from
+Everything here is computed from public or noisy numbers: N is stated or measured, q comes from a model or from
 measurements.
 
 **The objective.** With D_τ, what is left of residual τ in people, a table A of the closure errs by about
@@ -31,25 +31,25 @@ measurements.
     L_A = √(Σ_{τ⊆A} D_τ²)                                                                                        (4)
 
 in the sum over its cells: proportional fitting passes the error of a small table on to the large ones unchanged. Tables
-of one attribute err by much less than those of three, so errors are compared within a number of attributes k, and
-relative changes count across them:
+of one attribute err by much less than those of three, so errors are averaged over tables of the same number of
+attributes k, and relative changes are compared between different k:
 
     minimise  Σ_k ω_k log E_k      over added precisions x ≥ 0 with  ½ Σ p_τ x_τ ≤ ρ,                            (5)
     E_k = the mean of L_A over the tables of k attributes, each with weight u_A = max w_γ over γ ⊇ A,
     ω_k = Σ_γ w_γ a_(|γ|−k)       over the tables γ of the workload of k attributes or more, a = 1, 1/5, 1/16, …
 
-So tables inside those of the workload count too, less for each attribute less, beside what the workload asks for.
+So tables inside those of the workload count too, less with each attribute that they lack.
 
-*Steps.* The logarithm and the root are concave: with E and L of the plan at hand, each lies below its tangent. So (5)
-is at most a constant plus
+*Steps.* The logarithm and the root are concave: each lies below its tangent at E and L of the current plan. So (5) is
+at most a constant plus
 
-    Σ_τ v_τ D_τ²,      v_τ = Σ_{A⊇τ} ω_k u_A / (2 E_k L_A Σ u),    equal at the plan at hand.                    (6)
+    Σ_τ v_τ D_τ²,      v_τ = Σ_{A⊇τ} ω_k u_A / (2 E_k L_A Σ u),    equal at the current plan.                    (6)
 
-(6) is a sum of convex functions of one variable each. Its least value is where all slopes are alike,
+(6) is a sum of convex functions of one variable each. It is least where all slopes are equal,
 
     −v_τ dD_τ²/dy / p_τ = λ p_τ / 2,       y = (π_τ + x_τ)/p_τ,     or x_τ = 0 where it is less,                  (7)
 
-and λ is found by bisection. A step never raises (5). It ends in a point that no small change improves.
+and λ is found by bisection. A step never raises (5). The steps end at a point that no small change improves.
 
 *A floor.* A share of the budget is divided as "nonnegative" divides it, so that every residual is measured: each table
 has an unbiased estimate with its exact standard error, and tables with more structure than the model expects are not
@@ -76,15 +76,15 @@ STRAYS: Mapping[int, tuple[tuple[float, float], ...]] = {
     3: ((0.0, 0.6), (0.004, 0.2), (0.03, 0.15), (0.3, 0.05)),
 }
 ZIPF_EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0)
-# Shares of people and distances s are kept by half octaves: shares from 2^−80 to 1, distances from 2^−8 to 2^48.
+# Histograms have bins of half an octave: shares of people from 2^−80 to 1, distances s from 2^−8 to 2^48.
 _STEPS, _SHARE_BINS = 2, 161
 _LEAST_SPREAD, SPREAD_BINS = -8, 113
-# log₂ of the precisions y at which curves are kept; beyond, D is the number of its cells times 1/√y.
+# log₂ of the precisions y at which curves are tabulated; above them, D is the number of cells times 1/√y.
 _GRID_STEP = 0.5
 _GRID = np.arange(-84.0, 24.01, _GRID_STEP)
 _TINY = 1e-300
-# What a table counts by how many attributes it has less than one of the workload, a quarter for each further one; and
-# the share of the floor. Chosen on generated tables (docs/adaptive.md).
+# a of equation (5), by how many attributes a table lacks; a quarter of the last for each further one. And the share of
+# the budget that is the floor. Chosen on generated tables (docs/adaptive.md).
 LOWER_ORDERS = (1.0, 0.2, 0.0625)
 FLOOR = 1 / 64
 _MOST_STEPS = 60
@@ -101,8 +101,8 @@ class Curves:
     kind
         Shape (tables,); which curve each table has. Tables with the same expectation share one.
     squares
-        Shape (curves, grid); log₂ of D² at the precisions of the grid. Between two of them logarithms are taken as
-        straight, which they are where noise is all that is left.
+        Shape (curves, grid); log₂ of D² at the precisions of the grid. Logarithms are interpolated linearly,
+        which is exact where only noise is left.
     slopes
         Shape (curves, grid); log₂ of −dD²/dy there.
     untouched
@@ -173,7 +173,7 @@ def prior_spreads(shapes: Sequence[tuple[int, ...]], rows: float) -> Floats:
     spreads = np.zeros((len(shapes), SPREAD_BINS))
     for own, shape in zip(spreads, shapes, strict=True):
         if not shape:
-            _add(own, np.array([rows]), np.ones(1))  # of the total nothing is known beyond its size
+            _add(own, np.array([rows]), np.ones(1))  # only the size of the total is known
         else:
             expected, cells = _zipf_table(shape, rows)
             share = float(np.prod([1 - 1 / size for size in shape]))
@@ -196,11 +196,13 @@ def add_spreads(
     Parameters
     ----------
     spreads
-        Shape (bins,); how many cells stray by about so much.
+        Shape (bins,); the histogram: how many cells stray by each distance s.
     expected, cells
         Expected counts q, and how many cells have each.
     order
         The number of attributes of the table, at least one.
+    share
+        p of equation (3).
     even
         N/n, for a table of one attribute.
     strays
@@ -236,7 +238,7 @@ def curves_of(kind: Integers, spreads: Floats) -> Curves:
 def _zipf_table(shape: tuple[int, ...], rows: float) -> tuple[Floats, Floats]:
     """Return expected counts, and how many cells have each, of independent attributes that follow Zipf's law.
 
-    Of one attribute q itself, of several u of equation (3).
+    For one attribute q itself, for several u of equation (3).
     """
     bins_of, people = np.zeros(_SHARE_BINS), rows
     bins_of[0] = 1.0
@@ -252,7 +254,7 @@ def _zipf_table(shape: tuple[int, ...], rows: float) -> tuple[Floats, Floats]:
             mean += float(share.sum()) / len(ZIPF_EXPONENTS)
         bins_of, people = np.convolve(bins_of, own)[:_SHARE_BINS], people * mean
     expected = 2.0 ** (-np.arange(_SHARE_BINS) / _STEPS)
-    # Rounding to half octaves must not change how many people there are.
+    # Scaled so that rounding to half octaves does not change the number of people.
     return expected * (people / float(bins_of @ expected)), bins_of
 
 
@@ -273,12 +275,12 @@ def varying_counts(expected: Floats) -> Floats:
 
 
 def _add(spreads: Floats, spread: Floats, cells: Floats) -> None:
-    """Add cells to a histogram of spreads, in place; those below its range count as the least."""
+    """Add cells to a histogram of spreads, in place; those outside its range go to the first or last bin."""
     least, most = 2.0**_LEAST_SPREAD, 2.0 ** (_LEAST_SPREAD + (SPREAD_BINS - 1) / _STEPS)
     inside = np.clip(spread, least, most)
     lower = np.minimum((_STEPS * (np.log2(inside) - _LEAST_SPREAD)).astype(np.int64), SPREAD_BINS - 2)
     below, above = (2.0 ** (_LEAST_SPREAD + (lower + step) / _STEPS) for step in (0, 1))
-    # Shared between two bins so that neither the number of cells nor the sum of their spreads changes.
+    # Cells are divided between two bins so that neither their number nor the sum of their spreads changes.
     share = np.clip((inside - below) / (above - below), 0.0, 1.0)
     spreads += np.bincount(lower, cells * (1 - share), minlength=SPREAD_BINS)
     spreads += np.bincount(lower + 1, cells * share, minlength=SPREAD_BINS)
@@ -301,7 +303,7 @@ class Importance:
 
 
 def importance(layout: Layout, weights: Floats) -> Importance:
-    """Return how much everything counts.
+    """Return the weights of tables and of orders in (5).
 
     Parameters
     ----------
@@ -311,7 +313,7 @@ def importance(layout: Layout, weights: Floats) -> Importance:
         Shape (tables,); w_γ of each table, zero for sets outside the workload.
     """
     order, largest = layout.index.order, weights.copy()
-    # Tables before their facets: orders fall, inner or outer.
+    # By falling order, so that every table comes before its facets.
     for table in np.argsort(-order, kind="stable").tolist():
         facets = layout.index.facet[table, : order[table]]
         largest[facets] = np.maximum(largest[facets], largest[table])
@@ -321,7 +323,7 @@ def importance(layout: Layout, weights: Floats) -> Importance:
     largest[layout.degrees == 0] = 0.0
     sums = np.bincount(order, largest)
     orders[sums == 0] = 0.0
-    if len(orders) > 1:  # the total counts as part of every table; alone it is all there is
+    if len(orders) > 1:  # the total counts as part of every table, and by itself only if it is the only table
         orders[0] = 0.0
     return Importance(largest / np.where(sums > 0, sums, 1.0)[order], orders / max(orders.max(), _LEAST))
 
@@ -362,13 +364,13 @@ def best_precisions(
     curves
         What is left of each residual, by its precision.
     counting
-        How much everything counts.
+        The weights of tables and of orders in (5).
     rho
         The budget, for one row a person.
     start
         Shape (tables,); added precisions to begin with, within the budget.
     known
-        Shape (tables,); π_τ, the precisions that are there already; none by default.
+        Shape (tables,); π_τ, the precisions measured so far; zero by default.
     """
     there = np.zeros(len(layout.sets)) if known is None else known
     added, value = start, objective(layout, curves, there + start, counting)
@@ -404,7 +406,7 @@ def _filled(layout: Layout, curves: Curves, weights: Floats, known: Floats, rho:
     there = _by_cell(layout, known)
 
     def added(level: float) -> Floats:
-        # Levels are log₂ λ: λ may be of any size.
+        # The bisection is over log₂ λ, because λ may be of any size.
         return np.where(useful, np.maximum(curves.precisions_at(slopes + level) - there, 0.0) * safe, 0.0)
 
     low, high = -400.0, 400.0
@@ -414,7 +416,7 @@ def _filled(layout: Layout, curves: Curves, weights: Floats, known: Floats, rho:
             low = middle
         else:
             high = middle
-    # Between the two the cost passes ρ; along the straight line between them it is met exactly.
+    # The cost passes ρ between the two, and it is linear in precisions: interpolate to spend exactly ρ.
     more, less = added(low), added(high)
     spent_more, spent_less = float(cost @ more) / 2, float(cost @ less) / 2
     if spent_more <= rho:
@@ -431,7 +433,7 @@ def _by_cell(layout: Layout, precisions: Floats) -> Floats:
 
 @compiled
 def last_steeper(rows: Integers, falling: Floats, slopes: Floats, places: Integers) -> None:
-    """Find the last place of the grid where a table's curve is steeper than its slope, but for the end of the grid.
+    """Find the last place of the grid, except its end, where the curve of a table is steeper than a given slope.
 
     Parameters
     ----------

@@ -62,18 +62,18 @@ _Array = TypeVar("_Array", Floats, Integers)
 SMALLEST_NOISE, LARGEST_NOISE = Fraction(1, 10**30), Fraction(10**30)
 # The default objective of a plan. The command line measures the number of rows first and then plans for "counts".
 OBJECTIVE = "nonnegative"
-# More rows than this no table has; the guarantee does not depend on it.
+# More rows than any table has; the guarantee does not depend on it.
 MOST_PLANNED_ROWS = 1e12
 _LARGEST_WEIGHT_RATIO = 1e30
 _DIGITS = 22
-# Noise is raised by so much, so that the bound on its cost, which is above the true one by 2⁻⁴⁰, stays within ρ.
+# Noise is raised by this factor, so that the bound on its cost, above the true cost by up to 2⁻⁴⁰, stays within ρ.
 _ROOM = 1 + 2.0**-38
-# All that noise is raised by, and more: a promise about a real plan needs so much more ρ.
+# At least the factor by which noise is raised in all; a budget for a promised margin is raised by it too.
 _ROUNDING = 1 + 2.0**-20
-# How near to the least budget the bisection for small noise comes.
+# The bisection for small noise stops within this factor of the least budget.
 _NEAR = 1 + 2.0**-24
-# Margins of targets are of this level; weights are raised at most so often; and equation (2) is raised by a little more
-# than the noise of a plan is rounded up by.
+# The level of the margins of targets; how many times weights are raised at most; and the factor on equation (2), a
+# little more than that by which the noise of a plan is rounded up.
 _AT_LEVEL, _MOST_RAISES, _TARGET_ROOM = 0.95, 60, 1 + 1e-5
 Targets = Mapping[tuple[str, ...], float]
 
@@ -98,10 +98,10 @@ class Plan(Expectation):
         Shape (tables,), read-only; g² of the noise on each integer residual, exact numbers of 22 binary digits; zero
         where there is nothing to measure.
     gap
-        How far the objective can be from the least possible, relative to that; not a number for "counts", of which
-        only is known that no small change improves it.
+        How far the objective can be from the least possible, relative to that; NaN for "counts", where it is only
+        known that no small change improves the plan.
     rows
-        For "counts": the number of rows that the plan is made for, as it was stated; None for the others.
+        For "counts": the number of rows that the plan is made for, as stated; None for other objectives.
     """
 
     workload: Workload
@@ -231,7 +231,7 @@ def plan(
         raise PlanError(f"expected a Budget, got {budget!r}", remedy="make one, as in Budget.zcdp(rho=0.1)")
     layout = Layout.of(workload.domain.shape, workload.positions)
     factor = Fraction(int(contributions) ** 2) / budget.rho
-    # Variances are those at ρ = c = 1, in proportion to c²/ρ; only "counts" divides a large budget in another way.
+    # Variances are proportional to c²/ρ, so they are found at ρ = c = 1. Only "counts" depends on the budget itself.
     rho = 1.0 if stated is None else _moderate(1 / factor)
     allocation = allocate(workload, layout, objective, rho=rho, tolerance=tolerance, rows=stated)
     noise = _integer_variances(workload, layout, allocation.variances * rho, factor)
@@ -252,7 +252,7 @@ def checked_rows(rows: object, objective: str) -> float | None:
 
 
 def _moderate(rho: Fraction) -> float:
-    """Return ρ as a float, brought near to 1 where noise could not be drawn anyway: curves of errors end there."""
+    """Return ρ as a float, clamped to a range beyond which noise could not be drawn anyway and error curves end."""
     return float(min(max(rho, SMALLEST_NOISE), LARGEST_NOISE))
 
 
@@ -268,10 +268,10 @@ def budget_for_margin(
 ) -> Budget:
     """Return the least budget whose plan has at most this margin of error on a table.
 
-    The parameters of the noise are inversely proportional to ρ, so that ρ = z² c² V / margin² with V the variance of a
-    cell at ρ = 1 and c = 1 if noise were continuous, and z the normal quantile. Discrete noise varies less than that
-    where it is small; then ρ is lowered by bisection until the exact margin is met. The result is rounded up, by about
-    10⁻⁶ of itself, to cover the rounding of the noise.
+    The parameters of the noise are inversely proportional to ρ. For continuous noise ρ = z² c² V / margin², with V the
+    variance of a cell at ρ = 1 and c = 1, and z the normal quantile. Small discrete noise has a smaller variance; then
+    ρ is lowered by bisection until the exact margin is met. The result is rounded up, by about 10⁻⁶ of itself, to cover
+    the rounding of the noise.
 
     Parameters
     ----------
@@ -327,7 +327,7 @@ def _check_request(workload: Workload, contributions: int, objective: str, toler
 
 
 def check_weights(workload: Workload) -> None:
-    """Refuse weights that differ by more than numbers can tell apart."""
+    """Refuse weights that differ by too large a factor for floating-point numbers."""
     ratio = float(workload.weights.max()) / float(workload.weights.min())
     if ratio > _LARGEST_WEIGHT_RATIO:
         raise PlanError(
@@ -340,14 +340,14 @@ def check_weights(workload: Workload) -> None:
 def _integer_variances(workload: Workload, layout: Layout, variances: Floats, factor: Fraction) -> Floats:
     """Return g²_τ for each residual: the variances at ρ = c = 1, times ``factor`` = c²/ρ, on integers, rounded up."""
     noise = variances * cell_counts(layout) ** 2
-    # The optimiser ends within rounding of ρ = 1; its own cost makes that exact up to the room left below.
+    # The cost is 1 up to rounding. Noise times this cost makes it 1 up to an error smaller than _ROOM.
     noise *= math.fsum(unit_costs(layout, noise))
     _check_range(workload, layout, noise, factor)
     return _rounded_up(noise * (float(factor) * _ROOM))
 
 
 def stage_noise(layout: Layout, precisions: Floats) -> Floats:
-    """Return g² of the noise that measures residuals with these precisions, or less by 2⁻²⁰ of them; shape (tables,).
+    """Return g² of the noise that gives these precisions, less at most 2⁻²⁰ of each; shape (tables,).
 
     The noise of a stage of a mechanism, exact numbers of 22 binary digits like those of a plan; zero where the
     precision is zero and nothing is measured. Its exact cost is at most that of the precisions.
@@ -379,7 +379,7 @@ def noise_bounds(workload: Workload, layout: Layout, budget: Budget, contributio
     rho = _moderate(budget.rho / contributions**2)
     floor = stage_noise(layout, floor_precisions(layout, closure_weights(workload, layout), rho=rho))
     most = np.where(layout.degrees > 0, cost_coefficients(layout) * cell_counts(layout) ** 2 / (2 * rho), 0.0)
-    # The floor is that of the whole budget: what is left after a first look at the total may be half of it.
+    # This is the floor of the whole budget. Measuring the total may take half of the budget, which doubles the noise.
     _check_range(workload, layout, np.stack([most, 2 * floor]), Fraction(1))
     return Fraction(float(most[most > 0].min())), Fraction(float(2 * floor.max()))
 
@@ -412,7 +412,7 @@ def _check_range(workload: Workload, layout: Layout, noise: Floats, factor: Frac
 
 
 def _discount(layout: Layout, noise: Floats, place: int, std_error: float) -> float:
-    """Return which share of a budget is enough for a standard error that it buys with continuous noise.
+    """Return the share of a budget that is enough for a standard error, if the whole is enough with continuous noise.
 
     Parameters
     ----------
@@ -449,7 +449,7 @@ def _short(value: Fraction) -> Fraction:
 
 
 def _label(workload: Workload, layout: Layout, table: int) -> str:
-    """Return a residual's name for people."""
+    """Return the name of a residual for messages."""
     return " × ".join(workload.domain.names(layout.sets[table])) or "total"
 
 
@@ -476,7 +476,7 @@ def plan_for_targets(
     """Return a plan in which the tables named have at most the margins of error asked for, at 95 %.
 
     What the targets leave of the budget is divided by the objective and the weights of the workload. A table that is
-    not in the workload is added to it. `PlanError`, with the budget that it would take, if there is no such plan.
+    not in the workload is added to it. If there is no such plan, `PlanError` states the budget that it would take.
 
     Parameters
     ----------
@@ -515,7 +515,7 @@ def least_budget(workload: Workload, targets: Targets, *, contributions: int, de
     targets
         As for `plan_for_targets`.
     delta
-        At which δ the budget is stated; by default the usual one.
+        The δ at which the budget is stated; by default that of `Budget.zcdp`.
     """
     margins = {tuple(names): _margin(margin) for names, margin in targets.items()}
     alone = Workload(workload.domain, list(margins), weights=[1 / margin**2 for margin in margins.values()])
@@ -526,7 +526,7 @@ def least_budget(workload: Workload, targets: Targets, *, contributions: int, de
 
 
 def _margin(margin: object) -> float:
-    """Return a margin of error if it is one."""
+    """Return a margin of error as a float, after checking it."""
     if not is_number(margin) or not 0 < float(margin) < math.inf:  # type: ignore[arg-type]
         raise PlanError(f"a target is {margin!r}", remedy="give a positive number of rows")
     return float(margin)  # type: ignore[arg-type]

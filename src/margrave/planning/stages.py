@@ -1,9 +1,10 @@
 r"""What to measure next, from noisy values alone: the decisions of mechanisms that measure in stages.
 
-Everything here is a function of `Measurements` and of public numbers, so that it costs no budget; that it cannot reach
-the data is a test (tests/test_architecture.py). What a stage costs is checked where it is drawn (``boundary``).
+Everything here is a function of `Measurements` and of public numbers, so it costs no budget. A test shows that it
+cannot reach the data (tests/test_architecture.py). The cost of a stage is checked where its noise is drawn
+(``boundary``).
 
-*After the total* (`planned_for_total`): the plan for "counts" with the number of people that a noisy total speaks for.
+*After the total* (`planned_for_total`): the plan for "counts" with the number of people estimated from a noisy total.
 
 *After a look at everything* (`planned_after`). The expected counts q of a table τ are the most even ones with the
 facets that noisy values give (``reconstruction.prior.fitting``). How far cells stray, κ of ``counts``, is learned from
@@ -16,9 +17,9 @@ and for each value of κ on a grid its likelihood is that of a scaled χ² with 
     2 p_τ Σ (σ² + u + κ u²)²,                                                                                    (2)
 
 which is exact for even cells and normal departures. A prior over κ, the same for all tables of an order, is updated by
-all of them (it counts for a few tables itself), and then κ of each table by its own likelihood. What is left to spend
-is planned again with the curves that follow. Of the total and of single attributes nothing is learned: what is left of
-them is their noise.
+all of them (the prior itself has the weight of a few tables), and then κ of each table by its own likelihood. The rest
+of the budget is planned again with the curves that follow. Nothing is learned about the total and single attributes:
+what is left of their errors is noise.
 """
 
 from __future__ import annotations
@@ -60,10 +61,10 @@ PRIORS = {
     2: np.array([0.35, 0.1, 0.1, 0.12, 0.13, 0.1, 0.07, 0.025, 0.005]),
     3: np.array([0.6, 0.1, 0.08, 0.08, 0.07, 0.04, 0.02, 0.007, 0.003]),
 }
-# For how many tables a prior counts, and how often it is updated.
+# The weight of a prior, in tables, and how many times it is updated.
 _PRIOR_TABLES, _UPDATES = 4, 10
-# The shares of what is left that each stage after the total spends: every residual once, as the plan for the total has
-# it; then twice what is planned from all that came before.
+# The share of the remaining budget that each stage after the total spends. The first measures every residual, as
+# planned from the total; the other two measure what is planned from all stages before.
 STAGES = (0.4, 0.5, 1.0)
 _FITTING_ROUNDS = 10
 _SOLVER_ROUNDS = 200
@@ -94,7 +95,7 @@ def planned_for_total(
     contributions
         The most rows that one person has.
     share
-        How much of what is left is spent now. Every residual gets its part of the floor all the same.
+        The share of what is left that is spent now. Every residual gets its full part of the floor in any case.
     """
     known, rho = measurements.precisions, float(left / contributions**2)
     added = first_precisions(workload, layout, known, likely_rows(measurements), rho=rho, share=share)
@@ -119,7 +120,7 @@ def first_precisions(
     rho
         What is left of the budget, for one row a person.
     share
-        How much of what is left is spent now. Every residual gets its part of the floor all the same.
+        The share of what is left that is spent now. Every residual gets its full part of the floor in any case.
     """
     weights = closure_weights(workload, layout)
     curves = prior_curves([layout.shape(table) for table in range(len(layout.sets))], rows)
@@ -154,7 +155,7 @@ def planned_after(
     contributions
         The most rows that one person has.
     share
-        How much of what is left is spent now; all of it in the last stage.
+        The share of what is left that is spent now; 1 in the last stage.
     """
     rho, known = float(left / contributions**2), measurements.precisions
     counted = importance(layout, closure_weights(workload, layout))
@@ -169,7 +170,7 @@ def _worthwhile(added: Floats, known: Floats) -> Floats:
 
 
 def likely_rows(measurements: Measurements) -> float:
-    """Return the number of people that a noisy total speaks for: its mean given that there are some; at least one.
+    """Return the number of people estimated from a noisy total: its mean given that it is positive; at least one.
 
     For a total z with standard deviation σ and t = z/σ that is σ (t + φ(t)/Φ(t)), positive whatever the noise.
     """
@@ -215,7 +216,7 @@ def learned_curves(layout: Layout, measurements: Measurements) -> Curves:
         for table, probabilities in zip(own, _posteriors(likelihoods, own, PRIORS[min(k, 3)]), strict=True):
             strays = list(zip(KAPPAS.tolist(), probabilities.tolist(), strict=True))
             add_spreads(spreads[table], *histograms[table], k, share=float(shares[table]), strays=strays)
-    # Of the total and of single attributes nothing is learned: what is left of them is noise, whatever they are.
+    # Nothing is learned about the total and single attributes: what is left of their errors is noise.
     small = np.flatnonzero(order < 2).tolist()
     spreads[small] = prior_spreads([layout.shape(table) for table in small], rows)
     return curves_of(np.arange(tables), spreads)
@@ -236,7 +237,7 @@ class _SmallerTables:
 
     def __init__(self, layout: Layout, measurements: Measurements, most: int) -> None:
         order = layout.index.order
-        # Tables of three attributes predict nothing that is planned for; their own facets are enough.
+        # The largest tables predict no other table, so they are not reconstructed: their facets are enough.
         self._most = min(most, max(int(order.max()) - 1, 1))
         sets = [one for one, size in zip(layout.sets, order.tolist(), strict=True) if size == self._most]
         below = [one for one, size in zip(layout.sets, order.tolist(), strict=True) if size < self._most]
@@ -270,7 +271,7 @@ class _SmallerTables:
 
 
 def _histogram(expected: Floats) -> tuple[Floats, Floats]:
-    """Return expected counts by half octaves, and how many cells have each; cells of next to nothing are left out."""
+    """Return expected counts by half octaves, and how many cells have each; nearly empty cells are left out."""
     flat = expected.ravel()
     flat = flat[flat > _LEAST_EXPECTED]
     bins = np.minimum(np.rint(2 * np.log2(flat / _LEAST_EXPECTED)).astype(np.int64), _EXPECTED_BINS - 1)
@@ -283,7 +284,7 @@ def _histogram(expected: Floats) -> tuple[Floats, Floats]:
 def _log_likelihood(
     layout: Layout, measurements: Measurements, table: int, expected: Floats, varying: Floats
 ) -> Floats:
-    """Return the logarithm of the likelihood of each κ, from how far a measured residual is from what is expected."""
+    """Return the log-likelihood of each κ, from the distance of a measured residual to the expected one."""
     from scipy.special import gammaln
 
     centred = expected.copy()
@@ -291,7 +292,7 @@ def _log_likelihood(
     distance = float(np.square(layout.view(measurements.values, table) - centred).sum())
     variance = 1 / float(measurements.precisions[table])
     share = float(cost_coefficients(layout)[table])
-    # Sums over cells of the variance of a cell, and of its square: a scaled χ² has this mean and twice the other.
+    # The mean of equation (1), and half the variance of equation (2), from sums of powers over the cells.
     counts, squares, cubes = (float((varying**power).sum()) for power in (1, 2, 3))
     fourth, kappas = float((varying**4).sum()), KAPPAS
     cells = float(expected.size)

@@ -1,1 +1,1 @@
-"""PRIVATE: exact counts, from rows that are read here or by the engine that holds them."""
+"""PRIVATE: exact counts, made in this process or by the engine that holds the rows."""

@@ -1,9 +1,9 @@
-"""The codes of an attribute, computed row by row by the engine that holds the table, so that only counts are sent.
+"""The codes of an attribute, computed by the engine that holds the table, so that only counts are sent.
 
 The engine compares each value with the declared ones, one by one, and returns the code, or a mark for a value that is
-missing, undeclared or of another type than declared. The engine groups rows by these codes and never by values, so that
-no row stands for rows with other values. The encoder decides what happens to the marks, as if the rows had been
-fetched. A query contains only what is declared, never anything of the table.
+missing, undeclared or of another type than declared. The engine groups rows by these codes and never by values: some
+engines group different values together. The encoder decides what happens to the marks, as if the rows had been fetched.
+A query contains only what is declared, never a value read from the table.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Kind = nw.dtypes.DType | type[nw.dtypes.DType]
 
 # The mark of a value of another kind than the attribute declares.
 WRONG = -4
-# Each row is compared with one value after the other: with more of them it is less work to join a table of labels, and
-# where that is not possible, to fetch the column.
+# Each row is compared with one value after the other. Above the first number, joining a table of labels is less work;
+# above the second, where labels cannot be joined, fetching the column is.
 _MOST_COMPARED, _MOST_VALUES = 40, 1000
-# The labels are in the text of the query.
+# Joined labels are part of the query text, which must not become too long.
 _MOST_JOINED = 100_000
-# Of wider types not every engine compares all values exactly.
+# Not every engine compares all values of wider integer types exactly.
 _LARGEST_NUMBER = 2**63 - 1
 FETCH = "count by counting='fetch' (--counting fetch)"
 
@@ -43,11 +43,11 @@ class Key:
     Parameters
     ----------
     attribute
-        What is declared.
+        The declared attribute.
     kind
         The type of the column.
     column
-        The name that the column has for the engine.
+        The name of the column in the engine.
     joins
         Whether the engine can join a table of labels.
     """
@@ -82,7 +82,7 @@ class Key:
 
     @property
     def errors(self) -> tuple[int, ...]:
-        """The marks that are errors, if any row has them."""
+        """The marks that are errors if any row has them."""
         return tuple(mark for mark, settled in self.marks.items() if isinstance(settled, str))
 
     @property
@@ -92,7 +92,7 @@ class Key:
 
     @property
     def joined(self) -> bool:
-        """Whether a table of its labels is joined, instead of comparing each row with one label after the other."""
+        """Whether the engine joins a table of labels instead of comparing each row with one label after the other."""
         return self._joins and self.compares_texts and self.compared > _MOST_COMPARED
 
     @property
@@ -102,7 +102,7 @@ class Key:
 
     @property
     def marks(self) -> dict[int, int | str]:
-        """What becomes of each mark: the code that its rows are counted with, or the error that it is."""
+        """What each mark means: the code that its rows are counted with, or the text of an error."""
         return {mark: self._settled_mark(mark) for mark in (WRONG, OUTSIDE, MISSING)}
 
     def text(self) -> nw.Expr:
@@ -115,8 +115,8 @@ class Key:
         Parameters
         ----------
         found
-            The column of codes that joining a table of labels has given, null where the text is not declared; None
-            where none was joined.
+            The column of codes from the joined table of labels, null where the text is not declared; None if no table
+            was joined.
         """
         absent = nw.when(self._missing()).then(_number(MISSING))
         if self._wrong is not None:
@@ -126,7 +126,7 @@ class Key:
     def settled(self, name: str) -> nw.Expr:
         """Return the code that a row is counted with, from the column of this name that `expression` made.
 
-        Rows that are dropped, and values that are errors, have none and must be gone.
+        Dropped rows and errors have no such code. Remove them first.
         """
         found = nw.col(name)
         for mark, code in ((OUTSIDE, self._attribute.other_code), (MISSING, self._attribute.missing_code)):
@@ -135,7 +135,7 @@ class Key:
         return found
 
     def codes(self, column: pa.Array | pa.ChunkedArray) -> CodeArray:
-        """Return the codes that what came back stands for, as the encoder would give them."""
+        """Return the codes for the codes and marks that the engine returned, as the encoder would give them."""
         found = column.cast(pa.int64()).fill_null(self._attribute.size).to_numpy()
         marks = [OUTSIDE, MISSING, *([] if self._wrong is None else [WRONG])]
         if not (((found >= 0) & (found < self._attribute.declared)) | np.isin(found, marks)).all():
@@ -148,7 +148,7 @@ class Key:
         return self._encoder.settle(found.astype(np.int32))
 
     def _settled_mark(self, mark: int) -> int | str:
-        """Return the code that rows with a mark are counted with, or what the error says that it is."""
+        """Return the code that rows with a mark are counted with, or the text of the error."""
         if mark == WRONG:
             return DROPPED if self._wrong is None else self._wrong
         try:
@@ -161,7 +161,7 @@ class Key:
         column = nw.col(self._named)
         if is_text(self._kind):
             return column if self._kind == nw.String else column.cast(nw.String)
-        # −0.0 becomes 0.0, which not every engine treats as equal.
+        # Adding 0.0 turns −0.0 into 0.0: not every engine treats the two as equal.
         return column.cast(nw.Float64) + 0.0 if self._kind.is_float() else column
 
     def _missing(self) -> nw.Expr:
@@ -170,7 +170,7 @@ class Key:
         return column.is_null() | column.is_nan() if self._kind.is_float() else column.is_null()
 
     def _arms(self) -> list[nw.Expr]:
-        """Return the codes of declared values, each null where the value is another; the last is never null."""
+        """Return a column for each declared value: its code, null in rows with other values; the last is never null."""
         if self._kind.is_numeric():
             return self._number_arms()
         column = self._column()
@@ -182,7 +182,7 @@ class Key:
         return Comparisons((), OUTSIDE) if numbers is None else numbers.comparisons()
 
     def _number_arms(self) -> list[nw.Expr]:
-        """Return the codes of declared numbers, each null where the comparison does not hold."""
+        """Return one column for each comparison: its code, null in rows where it does not hold."""
         comparisons, rest = self._comparisons()
         column = self._column()
         arms: list[nw.Expr] = []
@@ -212,12 +212,12 @@ def is_text(kind: Kind) -> bool:
 
 
 def is_comparable(kind: Kind) -> bool:
-    """Return whether engines compare values of this type as margrave does; of texts see `Engine.bytewise`."""
+    """Return whether engines compare values of this type as margrave does; for texts see `Engine.bytewise`."""
     return _probe(kind) is not None
 
 
 def _wrong_kind(encoder: Encoder, kind: Kind) -> str | None:
-    """Return what the encoder says of a column of this type; None if its attribute declares such values."""
+    """Return the encoder's error for a column of this type; None if the attribute declares such values."""
     probe = _probe(kind)
     try:
         encoder.classify(pa.array([], pa.string()) if probe is None else probe)
@@ -227,7 +227,7 @@ def _wrong_kind(encoder: Encoder, kind: Kind) -> str | None:
 
 
 def _probe(kind: Kind) -> pa.Array | None:
-    """Return some value as a column of this type has it; None for types that engines do not compare as we do."""
+    """Return a column of this type with one value; None for types that engines do not compare as margrave does."""
     if is_text(kind):
         return pa.array([""])
     if kind == nw.Boolean:
@@ -250,9 +250,9 @@ def _when(column: nw.Expr, value: Any, code: int) -> nw.Expr:  # noqa: ANN401 - 
 
 
 def _condition(column: nw.Expr, comparison: Comparison, kind: Kind) -> nw.Expr | bool:
-    """Return the condition that a column of numbers of this type meets where a comparison holds.
+    """Return the condition for a comparison to hold, on a column of numbers of this type.
 
-    True or False where it holds for every or for no number of the type.
+    True if it holds for every number of the type, False if it holds for none.
     """
     if comparison.relation == "=":
         return _equal(column, comparison.number, kind)
@@ -263,7 +263,7 @@ def _condition(column: nw.Expr, comparison: Comparison, kind: Kind) -> nw.Expr |
 
 
 def _equal(column: nw.Expr, number: float, kind: Kind) -> nw.Expr | bool:
-    """Return where a column has this number; False if its type cannot hold it."""
+    """Return the condition that a column equals this number; False if its type cannot hold the number."""
     if kind.is_float():
         return column == float(number) if is_double(number) else False
     low, high = _limits(kind)
@@ -272,8 +272,8 @@ def _equal(column: nw.Expr, number: float, kind: Kind) -> nw.Expr | bool:
 
 
 def _at_most(column: nw.Expr, number: float, kind: Kind) -> nw.Expr | bool:
-    """Return where a column is at most this number."""
-    # A whole number is compared with the whole number below, which needs no rounding.
+    """Return the condition that a column is at most this number; True or False as in `_condition`."""
+    # Integers are compared with the integer below the edge, so that the engine rounds nothing.
     edge = math.floor(as_written(number)) if kind.is_integer() else float(number)
     low, high = _limits(kind)
     if edge >= high:
@@ -290,7 +290,7 @@ def _limits(kind: Kind) -> tuple[float, float]:
 
 
 def _day(label: str) -> date | None:
-    """Return the date that a label is."""
+    """Return the date that a label states in ISO format; None if it is not one."""
     try:
         found = date.fromisoformat(label)
     except ValueError:

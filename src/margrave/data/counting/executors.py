@@ -1,16 +1,17 @@
-"""One pass on a cluster: the compiled counter runs where the rows are, and the engine adds up what it finds.
+"""One pass on a cluster: the compiled counter runs where the rows are, and the engine adds up the counts.
 
 Every partition of the table is counted by the loops that count fetched rows, in a Python process next to the engine
 (`mapInArrow` of Spark). It returns the cells that are not empty, as rows (cell, count); a cell is a place in the buffer
-of all tables, which tells the table too. The engine adds up the counts of equal cells. The table is read once, however
-many tables are counted, and this process receives no more than the counts.
+of all tables, which identifies the table too. The engine adds up the counts of equal cells. The table is read once,
+however many tables are counted, and this process receives no more than the counts.
 
 Sending a value from the engine to Python costs more than counting it. So the engine codes what is cheap for it to code
 (`margrave.data.counting.engine_codes`) and packs the codes of a row into words of 63 bits. Other columns are sent as
-they are, and the encoder that codes fetched rows codes them there.
+they are, and the encoder of fetched rows codes them on the worker.
 
-Where the rows of a person are limited, a first function returns, instead of counts, whose row it is and its codes; the
-engine chooses by the rule of `margrave.data.persons`, and only kept rows reach the second function, which counts.
+Where the rows of a person are limited, a first function returns the person and the codes of each row instead of counts;
+the engine chooses rows by the rule of `margrave.data.persons`, and only kept rows reach the second function, which
+counts.
 
 A function never raises an error, because an engine would write its text, and with it possibly a value, into logs. It
 returns the problem as a row instead, in words that contain nothing of the table.
@@ -50,10 +51,10 @@ Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _WORD, _RAW, _DIGIT = "margrave_word_{}", "margrave_raw_{}", "margrave_digit_{}"
 _WORD_BITS = 63
-# Marks are −4 … −1; their last bits, in two's complement, are digits above those of codes.
+# Marks lie in −4 … −1. Their last bits, in two's complement, are the highest digits, above those of codes.
 _MARKS = 4
-_ERROR = -2  # in a table of codes, below DROPPED
-# A column that has to be compared with more values is coded faster next to the engine than in it.
+_ERROR = -2  # in `Packed.codes`; below DROPPED
+# Columns with more values to compare are coded faster by the worker's Python process than by the engine.
 _MOST_ENGINE_VALUES = 24
 CELL, COUNT, PROBLEM = "margrave_cell", "margrave_count", "margrave_problem"
 _COUNTED = pa.schema([(CELL, pa.int64()), (COUNT, pa.int64()), (PROBLEM, pa.string())])
@@ -78,7 +79,7 @@ class Packed:
     codes
         The code of each digit; ``DROPPED`` if its rows are dropped, less if it is an error.
     problems
-        What each digit that is an error says.
+        The text of the error, for each digit that is one.
     """
 
     attribute: int
@@ -97,13 +98,13 @@ class Packed:
         if found.min() < DROPPED:
             digits = (words >> self.shift) & mask
             raise DataError(self.problems[int(digits[found < DROPPED].min())])
-        codes[:] = found  # −1 becomes some other number, and its row goes
+        codes[:] = found  # DROPPED wraps around in the unsigned type; the caller removes these rows
         dropped: NDArray[np.bool_] = found == DROPPED
         return dropped if dropped.any() else None
 
     @cached_property
     def _unmarked(self) -> int:
-        """How many digits are the codes that they stand for; those of marks come after them."""
+        """How many digits are equal to their code; the digits of marks come after them."""
         others = np.flatnonzero(self.codes != np.arange(self.codes.size))
         return int(others[0]) if others.size else self.codes.size
 
@@ -227,7 +228,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Encode:
-    """The function that returns whose row it is and its codes, so that the engine can choose rows of persons.
+    """The function that returns the person and the codes of each row, so that the engine can choose rows of persons.
 
     Attributes
     ----------
@@ -278,14 +279,14 @@ def _counted(cells: Integers, counts: Integers, problem: str | None = None) -> p
 
 
 def _person_texts(persons: pa.Array) -> pa.Array:
-    """Return canonical ids as the texts that are hashed; bytes have none, and their hexadecimal digits are as good."""
+    """Return canonical ids as the texts that are hashed; bytes as hexadecimal digits."""
     if pa.types.is_large_binary(persons.type):
         return pa.array([value.hex().upper() for value in persons.to_pylist()], pa.string())
     return persons.cast(pa.string())
 
 
 def run(function: Count | Encode, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield what a function returns, and where it fails, or where rows come with a problem, a row that says so.
+    """Yield what a function returns; if it fails, or if rows come with a problem, end with a row that says so.
 
     Parameters
     ----------
@@ -316,15 +317,15 @@ def run(function: Count | Encode, batches: Iterator[pa.RecordBatch]) -> Iterator
             break
         yield batch
     if problem:
-        for _ in batches:  # the engine keeps sending
+        for _ in batches:  # the engine sends all batches and must not be left waiting
             pass
         yield function.trouble(problem)
 
 
 def shipped(function: Count | Encode, version: str) -> Function:
-    """Return a function for the workers, which says so where margrave is missing or of another version there.
+    """Return a function for the workers; without margrave of this version there, it returns the problem ``LACKING``.
 
-    It is sent by value, and what it needs of margrave is unpacked there.
+    It is sent by value, so it imports what it needs of margrave on the worker.
 
     Parameters
     ----------
@@ -336,7 +337,7 @@ def shipped(function: Count | Encode, version: str) -> Function:
     payload, lacking = pickle.dumps(function), function.trouble(LACKING)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Names of this module are not there.
+        # The function is sent without the names of this module.
         import os
         import pickle
 
@@ -366,7 +367,7 @@ class OnePass:
     domain, layout
         What is declared, and the tables to count.
     choice
-        Whose row it is, how many rows of one person are kept, and the salt that decides which; None: all are.
+        Whose row it is, how many rows of one person are kept, and the salt that decides which; None keeps all rows.
     """
 
     def __init__(self, engine: Engine, domain: Domain, layout: Layout, choice: Choice | None = None) -> None:
@@ -389,7 +390,7 @@ class OnePass:
         try:
             summed = self._engine.collected(self._summed(version))
         except Exception as error:
-            # A function of ours raises nothing by itself: what it is made of is not there.
+            # Our functions never raise, so the worker could not load them, for want of a package.
             if type(error).__name__ in ("PythonException", "PicklingError"):
                 return None
             raise
@@ -416,7 +417,7 @@ class OnePass:
         sets = self._layout.sets[self._layout.outer :]
         count = Count(coder, self._layout.sizes, sets)
         counted = rows.mapInArrow(shipped(count, version), _declared(count.schema))
-        # As few parts as hold the cells: the usual number of Spark, 200, is more work to begin and end than to add up.
+        # As few parts as hold the cells: starting Spark's default of 200 tasks takes longer than adding up.
         parts = 1 + self._layout.cells // _CELLS_A_PART
         return counted.repartition(parts, CELL).groupBy(CELL, PROBLEM).sum(COUNT)
 
@@ -432,20 +433,20 @@ class OnePass:
         privacy_id = None if self._choice is None else self._choice.privacy_id
         if privacy_id is not None:
             columns.append(nw.col(engine.column(privacy_id)).alias(PERSON))
-        # A frame has at least one column, also where only the number of rows is counted. A constant that is selected by
-        # itself would be one row, so it is put beside the columns first.
+        # A frame needs at least one column, even if only the number of rows is counted. Selecting just a constant would
+        # give one row, so it is added to the columns first.
         frame = engine.lazy()
         rows = frame.select(*columns) if columns else frame.with_columns(nw.lit(0).alias(CELL)).select(CELL)
         native = engine.native(rows)
         if coded:
-            # Spark checks every sum and product of numbers for overflow, and no shift: that is a quarter of its work.
+            # Spark checks sums and products for overflow, but not shifts; the checks would be a quarter of its work.
             packed = [f"{_packed(coded, word)} AS {_WORD.format(word)}" for word in range(words)]
             others = [*(_RAW.format(k) for k in raw), *([] if privacy_id is None else [PERSON])]
             native = native.selectExpr(*packed, *others)
         return native, Coder(domain, coded, raw, privacy_id)
 
     def _keys(self) -> dict[int, Key]:
-        """Return the attributes that the engine codes, with how it does."""
+        """Return the attributes that the engine codes, each with its key."""
         engine, names = self._engine, {k: self._domain.attributes[k] for k in self._read}
         schema = engine.lazy().collect_schema()
         keys = {
@@ -475,13 +476,13 @@ class OnePass:
         return Packed(k, word, shift, bits, codes, problems)
 
     def _plain(self, k: int, word: int, shift: int) -> Packed:
-        """Return where the codes of an attribute are that have no marks any more."""
+        """Return where the codes of an attribute are once no marks are left."""
         size = self._domain.shape[k]
         return Packed(k, word, shift, _bits(size), np.arange(size, dtype=np.int32))
 
 
 def _packed(coded: Sequence[Packed], word: int) -> str:
-    """Return how Spark packs the digits of a word."""
+    """Return the Spark expression that packs the digits of a word."""
     digits = [
         f"shiftleft({_DIGIT.format(one.attribute)} & {2**one.bits - 1}, {one.shift})"
         for one in coded
@@ -491,10 +492,10 @@ def _packed(coded: Sequence[Packed], word: int) -> str:
 
 
 def _bits(digits: int) -> int:
-    """Return how many bits a digit takes."""
+    """Return how many bits a digit with this many values takes."""
     return max((digits - 1).bit_length(), 1)
 
 
 def _declared(schema: pa.Schema) -> str:
-    """Return columns as Spark declares them."""
+    """Return a schema in the syntax of Spark."""
     return ", ".join(f"{column.name} {_SPARK_TYPES[column.type]}" for column in schema)

@@ -1,8 +1,8 @@
 """Fetch: read all rows once, encode them into small integers, and count all tables in this process.
 
-A batch of rows becomes codes, with what each row counts for and whose it is (`RowCoder`). Only the counts and a chunk
-of rows are in memory, however many rows there are. Where the rows of a person are limited, the embedded DuckDB holds
-all rows once, as codes. One thread reads the next batch of rows while the others count the last one.
+`RowCoder` turns a batch of rows into codes, with the count and the person of each row. Only the counts and a chunk of
+rows are in memory, however many rows there are. Where the rows of a person are limited, the embedded DuckDB holds all
+rows once, as codes. One thread reads the next batch of rows while the others count the last one.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# How many batches are read ahead, and the seconds after which a waiting thread looks whether it must stop.
 _AHEAD = 2
 _SECONDS = 0.1
 # Larger than the number of rows of any table, and small enough that sums of counts fit in 64 bits.
@@ -58,9 +59,9 @@ def fetch_counts(
     domain, layout
         What is declared, and the tables to count.
     counts
-        The column that tells what each row counts for, if there is one.
+        The column with the count of each row, if there is one.
     choice
-        Whose row it is, how many rows of one person are kept, and the salt that decides which; None: all are.
+        Whose row it is, how many rows of one person are kept, and the salt that decides which; None keeps all rows.
     """
     privacy_id = None if choice is None else choice.privacy_id
     needed = {k for members in layout.sets[layout.outer :] for k in members}
@@ -90,7 +91,7 @@ def _rows(engine: Engine, coder: RowCoder, domain: Domain, needed: set[int], cho
     if first.persons is None or choice is None:
         yield from _with_first(first, coded)
         return
-    # In the order of the domain, as an engine writes them that chooses by itself.
+    # In the order of the domain, as an engine that chooses rows itself writes them: all must keep the same rows.
     names = {k: f"code_{k}" for k in sorted(needed)}
     columns = list(names.values())
     with connect() as connection:
@@ -108,7 +109,7 @@ def _with_first(first: Rows, others: Iterator[Rows]) -> Iterator[Rows]:
 
 
 def _as_batch(rows: Rows, names: Mapping[int, str]) -> pa.RecordBatch:
-    """Return rows with their persons as Arrow data; some attributes, by name."""
+    """Return the named attributes of rows, and their persons, as Arrow data."""
     arrays = [pa.array(rows.codes[k]) for k in names]
     return pa.RecordBatch.from_arrays([*arrays, rows.persons], [*names.values(), PERSON])
 
@@ -126,7 +127,7 @@ def _coded(engine: Engine, coder: RowCoder, attributes: int) -> Iterator[Rows]:
 
 
 def _chunks(rows: Iterator[Rows], attributes: int) -> Iterator[Rows]:
-    """Yield the same rows in pieces that are worth the counting: small batches are put together."""
+    """Yield the same rows in larger pieces: small batches are joined, because each call of the counter costs time."""
     waiting: list[Rows] = []
     for part in rows:
         waiting.append(part)
@@ -148,7 +149,7 @@ def together(parts: Sequence[Rows]) -> Rows:
 
 
 def read_ahead(items: Iterator[T]) -> Iterator[T]:
-    """Yield the items of an iterator that a thread of its own runs, at most two of them ahead; pass on its failures."""
+    """Yield the items of an iterator that runs in its own thread, at most two ahead; its errors are raised here."""
     waiting: Queue[tuple[bool, object]] = Queue(_AHEAD)
     stop = Event()
 
@@ -167,7 +168,7 @@ def read_ahead(items: Iterator[T]) -> Iterator[T]:
                 if stop.is_set():
                     break
             put(True, None)
-        except BaseException as error:  # any error belongs to the thread that waits
+        except BaseException as error:  # the waiting thread raises it
             put(True, error)
 
     thread = Thread(target=work, name="margrave reader", daemon=True)
@@ -180,7 +181,7 @@ def read_ahead(items: Iterator[T]) -> Iterator[T]:
 
 
 def _taken(waiting: Queue[tuple[bool, object]]) -> Iterator[T]:
-    """Yield what the thread has read, up to the end or the failure that it met."""
+    """Yield what the thread has read, up to the end or its error."""
     while True:
         try:
             last, item = waiting.get(timeout=_SECONDS)
@@ -202,7 +203,7 @@ class Rows:
     codes
         Shape (attributes of the domain, rows).
     weights
-        Shape (rows,); what each row counts for, or None for one.
+        Shape (rows,); the count of each row; None if each counts once.
     persons
         Whose row each is, as `canonical_ids` writes it; None without a privacy id.
     """
@@ -231,13 +232,13 @@ class RowCoder:
     domain
         The declared domain.
     attributes
-        Which of its attributes to encode, by `read`.
+        Which of its attributes to encode, as returned by `read`.
     untyped
         Whether all values are texts.
     decimal
-        The mark before the fraction of a number that is read from a text.
+        The decimal mark of numbers that are read from texts.
     counts
-        The column that tells what each row counts for, if there is one.
+        The column with the count of each row, if there is one.
     privacy_id
         The column that identifies the person of each row, if there is one.
     """
@@ -273,13 +274,13 @@ class RowCoder:
         batch
             The rows.
         run
-            Encodes the columns, as ``map`` does one after the other, and that of an executor on several threads.
+            Applies a function to each column: ``map``, or that of an executor for several threads.
         """
         codes = np.zeros((len(self._domain), batch.num_rows), dtype=self._type)
 
         def encode(k: int) -> NDArray[np.bool_] | None:
             found = self._encoders[k].encode(batch.column(self._domain.attributes[k]))
-            codes[k] = found  # −1 becomes some other number, and its row goes
+            codes[k] = found  # DROPPED wraps around in the unsigned type; the caller removes these rows
             return found == DROPPED if self._domain[self._domain.attributes[k]].outside == "drop" else None
 
         rows = Rows(codes, self._weights(batch), self._persons(batch))
@@ -287,7 +288,7 @@ class RowCoder:
         return rows, np.logical_or.reduce(drops) if drops else None
 
     def _weights(self, batch: pa.RecordBatch) -> Integers | None:
-        """Return what each row counts for."""
+        """Return the count of each row; None if each counts once."""
         return None if self._counts is None else whole_counts(batch.column(self._counts), self._counts, self._untyped)
 
     def _persons(self, batch: pa.RecordBatch) -> pa.Array | None:
@@ -303,7 +304,7 @@ class RowCoder:
         return persons
 
     def _check_type(self, kind: pa.DataType) -> None:
-        """Refuse ids of several types: converted from one to another, those of one person may become two."""
+        """Refuse ids of several types: the same person may have a different id in each."""
         if self._id_type is None:
             self._id_type = kind
         if kind != self._id_type:
@@ -315,7 +316,7 @@ class RowCoder:
 
 
 def read(domain: Domain, needed: Collection[int]) -> list[int]:
-    """Return the attributes to read: those in a table to count, and those that may drop a row, for every table."""
+    """Return the attributes to read: those in a table to count, and those that may drop a row from every table."""
     return [k for k, attribute in enumerate(domain) if k in needed or attribute.outside == "drop"]
 
 

@@ -1,13 +1,13 @@
-"""Push-down: the engine counts tables that hold all others, and smaller tables are sums of these.
+"""Push-down: the engine counts tables that hold all others, and the others are sums of these.
 
 The engine codes every row once, in a subquery, and groups the codes: several tables in one query where it knows
-GROUPING SETS, else one GROUP BY a table. Which tables it counts, and whether counting there or fetching the rows is
-less work, is decided by public numbers: the tables, their cells, the columns, the engine, and the number of rows if the
+GROUPING SETS, else one GROUP BY for each table. Public numbers decide which tables it counts, and whether counting
+there or fetching the rows is less work: the tables, their cells, the columns, the engine, and the number of rows if the
 caller states one. The table itself is never asked, because its number of rows is private.
 
-An invalid value is an error in any row, also in rows that are dropped and in rows of a person that
-are not kept, just as when rows are fetched. Rows with such a value are never left out, so that it shows in the groups;
-where rows of persons are chosen, one query checks all rows first.
+An invalid value is an error in any row, even in dropped rows and in rows of a person that are not kept, just as when
+rows are fetched. Rows with such a value are never filtered out, so that it appears in the groups. Where rows of persons
+are chosen, one query checks all rows first.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from margrave.algebra.layout import Layout
     from margrave.domain.domain import Domain
 
-# Columns get names of ours, so that they never clash with those of the table.
+# Computed columns have a prefix, so that they do not clash with those of the table.
 _CODE, _FOUND = "margrave_code_{}", "margrave_found_{}"
 _TEXT, _LABEL, _LABEL_CODE = "margrave_text_{}", "margrave_label_{}", "margrave_label_code_{}"
 # The assumed number of rows where the caller states none.
 _NOMINAL_ROWS = 10**6
-# The most cells of tables that are counted together; 1: every table is counted by itself.
+# Limits to try for the cells of a wide table; with 1, every table is counted by itself.
 _LIMITS = (1, 2**8, 2**10, 2**12, 2**14, 2**16)
-# More cells do not fit in the memory of every server, or take longer to send than most tables.
+# More cells may not fit in the memory of a server, or take longer to send than the rows of most tables.
 _MOST_CELLS = 10**7
-# The buffers of a cluster's worker take eight bytes a cell.
+# The buffers of a cluster's worker take eight bytes a cell: 1 GB.
 _MOST_MAPPED_CELLS = 2**27
 
 
@@ -125,7 +125,7 @@ class PushDown:
     tables
         The tables that the engine counts: a cover of the outer ones.
     choice
-        Whose row it is, how many rows of one person are kept, and the salt that decides which; None: all are.
+        Whose row it is, how many rows of one person are kept, and the salt that decides which; None keeps all rows.
 
     Attributes
     ----------
@@ -192,7 +192,7 @@ class PushDown:
     def _counted(self, rows: nw.LazyFrame[Any], progress: Callable[[int, int], None]) -> Iterator[Integers]:
         """Yield the counts of each table."""
         counted = {k for table in self._tables for k in table.members}
-        # An attribute that only drops rows is in no table: it is counted for its errors, unless they were checked.
+        # An attribute that only drops rows is in no table. It is counted to find its errors, unless `_check` has.
         unseen = [k for k, key in self._keys.items() if k not in counted and key.errors and self._choice is None]
         members = [*(table.members for table in self._tables), *((k,) for k in unseen)]
         groups = self._engine.groups(rows, [[_CODE.format(k) for k in one] for one in members], self._choice)
@@ -215,20 +215,20 @@ class PushDown:
         return rows.filter(reduce(or_, wrong, kept))
 
     def _unknown_id(self) -> str:
-        """Say that the engine cannot choose the rows of persons, or not by ids of this type."""
+        """Return why the engine cannot choose the rows of persons by these ids; empty if it can."""
         if self._id_kind is None:
             return ""
         if not self._engine.chooses:
             return f"the engine cannot choose which rows of a person are kept, by privacy_id; {FETCH}"
         kind = self._id_kind
-        # Elsewhere the text of an id is hashed, and of numbers with fractions, dates and the like not every engine
-        # writes the same text for the same value.
+        # Engines that choose elsewhere hash the text of an id, and they differ in how they write fractions, dates and
+        # the like.
         if is_comparable(kind) and (self._engine.chooses_here or kind.is_integer() or is_text(kind)):
             return ""
         return f"column {self._privacy_id!r} has ids of a type that not every engine compares alike; {FETCH}"
 
     def _folded(self) -> str:
-        """Say which texts the engine may treat as equal although they differ."""
+        """Return which texts the engine may treat as equal although they differ; empty if there are none."""
         texts = [key.name for key in self._keys.values() if key.compares_texts]
         if self._privacy_id is not None and self._id_kind is not None and is_text(self._id_kind):
             texts.append(self._privacy_id)
@@ -254,11 +254,11 @@ class PushDown:
             columns.append(key.expression(found).alias(_CODE.format(k)))
         if self._privacy_id is not None:
             columns.append(nw.col(self._engine.column(self._privacy_id)).alias(PERSON))
-        # A frame has at least one column, also where there is nothing to group by.
+        # A frame needs at least one column, even if there is nothing to group by.
         return frame.select(*(columns or [nw.col(self._engine.column(self._engine.names[0])).alias(COUNT)]))
 
     def _choosable(self, rows: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        """Return rows with their persons, and with the text of their codes by which they are chosen."""
+        """Return rows with their persons, and with the text of their codes, which decides which rows are kept."""
         needed = sorted({k for members in self._layout.sets[self._layout.outer :] for k in members})
         codes = [self._keys[k].settled(_CODE.format(k)).cast(nw.String) for k in needed]
         row = nw.concat_str(codes, separator=",") if codes else nw.lit("")
@@ -295,13 +295,13 @@ class PushDown:
             table += counts.sum()
             return
         codes = [key.codes(groups.column(name)) for name, key in keys.items()]
-        # What is dropped is below 0, which would count from the end.
+        # The codes of dropped rows are negative, and as indices would count from the end.
         kept = np.all([found >= 0 for found in codes], axis=0)
-        # Two groups may be one category: what is declared, and what is counted with it.
+        # Several groups may belong to one cell, as marks are counted with a declared code: add up, do not assign.
         np.add.at(table, tuple(found[kept] for found in codes), counts[kept])
 
 
 def _without_id(kind: Kind) -> nw.Expr:
-    """Whether a row has no id, given the type of ids."""
+    """Return the condition that a row has no id, given the type of ids."""
     person = nw.col(PERSON)
     return person.is_null() | person.is_nan() if kind.is_float() else person.is_null()

@@ -1,11 +1,11 @@
 """Exact counts of all tables of a closure from encoded rows: compiled loops over rows, threads over tables.
 
-Rows come in chunks of any number, so that memory does not grow with the table. Of a closure only the outer tables are
-counted; every inner table is a sum of a table that contains it. Counts are 64-bit integers.
+Rows come in chunks, so that memory does not grow with the table. Only the outer tables of a closure are counted; every
+inner table is a sum of a table that contains it. Counts are 64-bit integers.
 
 Outer tables are counted several at once, as sums of one *wide* table. Counting costs one step a row and table; summing
-costs one step a cell, however many rows there are. Ten columns of ten values have 120 tables of three, and 17 tables of
-five, of 100,000 cells each, hold them all. Which tables are put together depends on the declared sizes alone.
+costs one step a cell, however many rows there are. Ten columns of ten values have 120 tables of three, and 37 tables of
+four, of 10,000 cells each, hold them all. Which tables are put together depends on the declared sizes alone.
 
 A `CodedTable` is a table in memory whose values are codes already: the simplest source of exact counts.
 """
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 Codes = NDArray[np.unsignedinteger[Any]]
 Cells = NDArray[np.integer[Any]]
 
-# Rows that are encoded at once: their cell numbers stay in the first cache.
+# Rows whose cells are numbered at once: the numbers stay in the first-level cache.
 _BLOCK = 4096
 # The most bytes that the codes of a chunk of rows take.
 _CHUNK_BYTES = 2**24
 _FEWEST_ROWS, _MOST_ROWS = 2**14, 2**20
-# The most cells of a wide table: its 64-bit counts stay in the second cache of a core.
+# The most cells of a wide table: its 64-bit counts stay in the second-level cache of a core.
 MOST_CELLS = 2**16
 # Finding wide tables takes time in proportion to tables × attributes × wide tables: above this, more than it saves.
 _MOST_INCIDENCES = 2**18
-# What all wide tables together may take, in cells: 128 MB, or as much more as the tables themselves.
+# The most cells of all wide tables together, 128 MB; more if that is at most twice the cells of the tables they hold.
 _ROOM = 2**24
 # The most values of an attribute of a table in memory.
 _LARGEST_SIZE = 2**16
@@ -69,7 +69,7 @@ def number_cells(order: int, axes: Cells, attributes: Integers, columns: Codes, 
     begin
         The first row.
     cells
-        As many rows as it is long are numbered.
+        The result; its length is the number of rows to number.
     """
     cells[:] = 0
     for j in range(order):
@@ -132,7 +132,7 @@ class Tally:
             Shape (attributes, rows); the codes, in domain order, all below the sizes of the domain. Columns of
             attributes that are in no table are not looked at.
         weights
-            Shape (rows,); what each row counts for; one if None.
+            Shape (rows,); the count of each row; None if each counts once.
         """
 
         def task(begin: int, end: int) -> None:
@@ -261,7 +261,7 @@ def cover(sizes: Sequence[int], sets: Sequence[AttributeSet], *, most_cells: int
 
 
 def _grown(sizes: NDArray[np.int64], inside: NDArray[np.bool_], most_cells: int) -> NDArray[np.bool_]:
-    """Return the first table, grown by one attribute after the other: always the one that completes most tables."""
+    """Return the first table, grown one attribute at a time by the attribute that completes the most tables."""
     chosen: NDArray[np.bool_] = inside[0].copy()
     cells = prod(sizes[chosen].tolist())
     while True:

@@ -1,13 +1,13 @@
-r"""The outer tables, where nearly all cells are: their arrays, and a pass over them for each thing to be done.
+r"""The outer tables, which have nearly all cells: their arrays, and the passes over them.
 
-A `Part` holds some of the outer tables of a problem, or all of them: the residuals z to be near to, and up to two
-*states*, one of the rounds and one of a repair. Nothing that is as long as its cells ever leaves it but the result. A
-pass is given the marginals of the *inner* tables, which are small, and returns what they need in exchange: the facets
-of its outer tables, gathered into the inner tables that they are, and a few sums. So it does not matter where a part
-is: the sums of two parts are the sums of all their tables. A `Crew` runs a pass on every part; `Alone` is one part in
-this process, and ``workers`` has parts in other ones.
+A `Part` holds some or all of the outer tables of a problem: their estimated residuals z, and up to two *states*, one of
+the rounds and one of a repair. Of arrays as long as its cells, only the result leaves a part. A pass takes the
+marginals of the *inner* tables, which are small, and returns what the inner tables need: the facets of its outer
+tables, each added to the inner table of the same attributes, and a few sums. The results of all parts are added up, so
+it does not matter where a part is. A `Crew` runs a pass on every part; `Alone` is one part in this process, and
+``workers`` has parts in other processes.
 
-Passes work in the facets of the state of the repair where they need room; those of the rounds stay as they are.
+Passes that need working memory overwrite the facets of the repair; those of the rounds stay as they are.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ Task = Callable[Concatenate["Part", Given], Found]
 
 # The two states of a part.
 ROUNDS, REPAIR = 0, 1
-# A penalty is multiplied by this much at most when it follows its moves.
+# The largest factor by which a penalty changes at once.
 _LARGEST_CHANGE = 10.0
-# The ratio of moves of one table counts as far as it is within this factor of the ratio of all of them together.
+# The ratio of moves of one table is clipped to within this factor of the ratio of all tables together.
 _LARGEST_SPREAD = 3.0
+# Added to both moves of a ratio, which is 1 where nothing moves.
 AT_REST = 1e-150
 # Penalties stay within this factor of where they started.
 _LARGEST_DRIFT = 1e8
@@ -108,7 +109,7 @@ class Bounded(NamedTuple):
 
 
 class Lacking(NamedTuple):
-    """What is negative: how it is spread (`BINS`), the largest −μ n_γ, and the largest sum in one table."""
+    """What is negative: its histogram (`BINS`), the largest −μ n_γ, and the largest sum in one table."""
 
     spread: Floats
     largest: float
@@ -117,7 +118,7 @@ class Lacking(NamedTuple):
 
 @dataclass
 class _State:
-    """A state of the rounds: v, its facets, what a round multiplies with, and what it has added up."""
+    """A state of the rounds: v, its facets, weights, first penalties, the factors of a round, and the sums of moves."""
 
     point: Floats
     facets: Floats
@@ -133,12 +134,12 @@ class Part:
     Parameters
     ----------
     index, outer, facet_cells
-        Of the layout of the inner tables and these outer ones (`Layout.restricted`), the number of its first outer
-        table, and the length of its buffers of facets.
+        The index of the layout of the inner tables and these outer ones (`Layout.restricted`), the number of its
+        first outer table, and the length of its buffers of facets.
     z
         Residuals of the outer tables, read-only.
     weights
-        w of each table; those of inner tables are not used.
+        w of each table; those of the inner tables are not used.
     """
 
     def __init__(self, index: Index, outer: int, facet_cells: int, z: Floats, weights: Floats) -> None:
@@ -153,13 +154,13 @@ class Part:
 
     @property
     def buffer(self) -> Floats:
-        """Room for all tables of the closure, the outer ones of which are the state of the repair."""
+        """Room for the inner tables and those of this part; the latter are also v of the repair."""
         if self._buffer is None:
             self._buffer = large_array(int(self.index.offset[-1]))
         return self._buffer
 
     def point(self, state: int) -> Floats:
-        """Return v of a state, or the tables that take its place."""
+        """Return v of a state, or the tables that are stored in its place."""
         if state not in self._points:
             cells = int(self.index.offset[-1]) - self.inner_cells
             self._points[state] = self.buffer[self.inner_cells :] if state == REPAIR else large_array(cells)
@@ -174,21 +175,21 @@ class Part:
         return self._states[state].factors.penalty
 
     def factors(self, state: int) -> Factors:
-        """Return what a round multiplies with; the numbers of inner tables mean nothing."""
+        """Return the factors of a round; those of the inner tables have no meaning."""
         return self._states[state].factors
 
     def moves(self, state: int) -> Moves:
-        """Return what the rounds have added up."""
+        """Return the moves of each table, added up over the rounds."""
         return self._states[state].moves
 
     def lay_out(self, state: int, inner: Floats) -> float:
-        """Make v the tables of the estimates, given the inner ones, and return the least cell."""
+        """Set v to the tables of the estimates, given the inner ones, and return the least cell."""
         point = self.point(state)
         self._run(algebra.raise_tables, inner, self.z, point, self.inner_cells)
         return float(point.min())
 
     def begin(self, state: int, penalties: Floats, *, with_loss: bool = True) -> Stepped:
-        """Begin rounds from v with these penalties; without the loss, all weights are zero but those that hold."""
+        """Begin rounds from v with these penalties; without the loss, all weights are zero except infinite ones."""
         weights = self.weights if with_loss else np.where(np.isinf(self.weights), np.inf, 0.0)
         moves = Moves(*(np.zeros(self.tables) for _ in Moves._fields))
         factors = _factors(weights, penalties, self.outer)
@@ -210,13 +211,13 @@ class Part:
         Parameters
         ----------
         state
-            Which state.
+            ``ROUNDS`` or ``REPAIR``.
         inner
             Marginals of the inner tables.
         relaxation
             α; zero leaves the state as it is.
         together
-            ‖u moved‖ / ‖y moved‖ over all parts, if penalties are to follow the moves.
+            ‖u moved‖ / ‖y moved‖ over all parts, if penalties are to follow the moves (`balanced`).
         penalties
             ρ from now on, if it is given.
         """
@@ -245,11 +246,11 @@ class Part:
         return Stepped(self._gathered(own.facets), kept, multiplier, negative, spectrum)
 
     def balanced(self, state: int, together: float) -> Floats:
-        """Return penalties that follow the moves of their own tables since they last did."""
+        """Return penalties that follow the moves of their own tables since the penalties last changed."""
         own, outer = self._states[state], slice(self.outer, None)
         following = own.factors.penalty.copy()
         kept, multiplier = own.moves.kept[outer], own.moves.multiplier[outer]
-        # Next to nothing is added to both, so that tables at rest stay as they are.
+        # Tables at rest have a ratio of 1, not 0/0, before it is clipped.
         ratio = (np.sqrt(multiplier) + AT_REST) / (np.sqrt(kept) + AT_REST)
         ratio = np.clip(ratio, together / _LARGEST_SPREAD, together * _LARGEST_SPREAD)
         following[outer] *= np.clip(np.sqrt(ratio), 1 / _LARGEST_CHANGE, _LARGEST_CHANGE)
@@ -278,7 +279,7 @@ class Part:
             self._gathered(lags),
             float(penalty @ sums.complementarity[outer]),
             float(penalty @ sums.paid[outer]),
-            # A weight that is infinite holds the residual: it does not lag.
+            # An infinite weight holds the residual, which adds nothing here.
             float((penalty**2 * sums.distance[outer] / own.weights[outer]).sum()),
             float(sums.lowest[outer].min()),
             float(sums.negative[outer].sum()),
@@ -327,13 +328,13 @@ class Part:
         return Lacking(np.sum(spread, axis=0), largest, float(masses[self.outer :].max()))
 
     def deficits(self, place: int, floor: float) -> tuple[Floats, float]:
-        """Return the facets of what tables lack beyond a floor, gathered, and its sum."""
+        """Return the facets of what cells lack beyond a floor, gathered, and the sum of what they lack."""
         masses, facets = np.zeros(self.tables), self._facets_of(REPAIR)
         self._run(sum_deficits, self.inner_cells, floor, self.point(place), facets, masses)
         return self._gathered(facets), float(masses.sum())
 
     def lift(self, place: int, floor: float, inner: Floats, scale: float) -> None:
-        """Add the tables of a lift, given the inner ones of it, and scale; the facets are those of `deficits`."""
+        """Add the tables of a lift, given its inner tables, and scale; call `deficits` first, whose facets it uses."""
         facets = self._facets_of(REPAIR)
         self._run(lift_tables, self.inner_cells, floor, inner, facets, scale, self.point(place))
 
@@ -358,7 +359,7 @@ class Part:
         return self.point(place)[begin:end]
 
     def _tables(self, state: int, inner: Floats, place: int, *, compare: bool) -> tuple[Floats, Floats]:
-        """Return the least cell of each table of a state and its distance from what stands in a place."""
+        """Return the least cell of each table of a state, and its distance to the tables in a place."""
         own, lowest, distances = self._states[state], np.full(self.tables, np.inf), np.zeros(self.tables)
         self._run(
             write_tables,
@@ -376,13 +377,13 @@ class Part:
         return lowest, distances
 
     def _facets_of(self, state: int) -> Floats:
-        """Return the facets of a state; those of the repair are also the room in which other passes work."""
+        """Return the facets of a state; those of the repair are also the working memory of other passes."""
         if state not in self._facets:
             self._facets[state] = large_array(self._facet_cells)
         return self._facets[state]
 
     def _gathered(self, facets: Floats) -> Floats:
-        """Return the sums of the facets of outer tables, in the inner tables that they are."""
+        """Return the facets of outer tables, each added to the inner table of the same attributes."""
         tables = np.empty(self.inner_cells)
 
         def task(begin: int, end: int) -> None:
@@ -407,7 +408,7 @@ class Part:
 
 
 def _factors(weights: Floats, penalties: Floats, outer: int) -> Factors:
-    """Return what a round with these penalties multiplies outer tables with; weights may be zero or infinite."""
+    """Return the factors of a round with these penalties, for outer tables; weights may be zero or infinite."""
     free = np.isfinite(weights)
     free[:outer] = False
     finite = np.where(free, weights, 0.0)
@@ -429,11 +430,11 @@ class Crew(Protocol):
         ...
 
     def per_part(self, values: Floats) -> list[Floats]:
-        """Cut one number a table of the closure into those of each part: all inner tables and its outer ones."""
+        """Split one number per table of the closure by part: each gets those of all inner and of its outer tables."""
         ...
 
     def cells_per_part(self, outer: Floats) -> list[Floats]:
-        """Cut cells of all outer tables into those of each part."""
+        """Split the cells of all outer tables by part."""
         ...
 
     def result(self, inner: Floats) -> Floats:

@@ -4,14 +4,14 @@ With residuals r of a closure, S r their outer tables, estimates z and weights w
 
     minimise  Σ_τ w_τ ‖r_τ − z_τ‖²     subject to   y = S r,  y ≥ 0                                                (1)
 
-into a part that knows r and a part that knows y. With a penalty ρ_γ > 0 for each outer table and scaled multipliers u,
+into a step for r and a step for y. With a penalty ρ_γ > 0 for each outer table and scaled multipliers u,
 the method of multipliers alternates
 
     r_τ = (w_τ z_τ + (S_ρᵀ (y − u))_τ) / (w_τ + h_τ)          h_τ = Σ_{γ⊇τ} ρ_γ n_τ/n_γ                            (2)
     x = S r,    x' = α x + (1 − α) y,    y⁺ = max(x' + u, 0),    u⁺ = x' + u − y⁺.                                 (3)
 
-S_ρᵀ = Sᵀ diag(ρ). The solve (2) is exact and costs nothing, because residuals of different sets are orthogonal: S_ρᵀ S
-is diagonal. α = 1.7 over-relaxes.
+S_ρᵀ = Sᵀ diag(ρ). The solve (2) is exact and needs no linear system, because residuals of different sets are
+orthogonal: S_ρᵀ S is diagonal. α = 1.7 over-relaxes.
 
 **One array.** y⁺ and u⁺ are the positive and the negative part of one number v = x' + u, and y − u = |v|. So v is the
 whole state, and a round is one pass that reads z and v and writes v (``kernels``).
@@ -23,13 +23,14 @@ whole state, and a round is one pass that reads z and v and writes v (``kernels`
 
 is known from the same numbers, without evaluating f or g: stationarity of (2) is w (r − z) = S_ρᵀ (y − u − x).
 
-**Penalty.** A large ρ makes tables agree with non-negative ones early and moves the loss slowly; a small one the other
-way round. The error bound of the method is a sum of ρ ‖y − y*‖² and ρ ‖u − u*‖², so that the best ρ makes both alike.
-Each penalty starts at a multiple of w/h and follows the moves of its own table: every few rounds it is multiplied by
-(‖u moved‖ / ‖y moved‖)^½. Penalties grow as the solution comes near and fewer cells change sides.
+**Penalty.** With a large ρ tables soon agree with non-negative ones, but the loss decreases slowly; with a small ρ it
+is the other way round. The error bound of the method is a sum of ρ ‖y − y*‖² and ρ ‖u − u*‖², so the best ρ makes both
+equal. All penalties start at a multiple of a typical w/h. Then each follows the moves of its own table: every few
+rounds it is multiplied by (‖u moved‖ / ‖y moved‖)^½, within limits (``outer``). Penalties grow as the rounds approach
+the solution and fewer cells change sign.
 
-**Inner and outer tables.** Cells are in the outer tables, and passes over them are those of ``outer``. Here is what
-connects them: (2) for the inner tables, whose numbers are few. It needs nothing of an outer table but its facets.
+**Inner and outer tables.** Nearly all cells are in the outer tables, and ``outer`` has the passes over them. This
+module connects them: it solves (2) for the inner tables, which are small. Of an outer table it needs only the facets.
 
 With w = 0 the same rounds look for any tables that agree and are not negative (``repair``).
 """
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from margrave.reconstruction.nonnegative.problem import Problem
 
 _RELAXATION = 1.7
-# Where penalties start, in units of w/h; how often they follow the moves.
+# Where penalties start, in units of w/h; and the rounds between two changes, which become more with time.
 _FIRST_PENALTY = 10.0
 _ROUNDS_PER_PENALTY, _PENALTY_GROWTH = 2, 1.1
 
@@ -92,13 +93,13 @@ class Splitting:
     point
         v of the outer tables to start from; taken over, not copied. By default the tables of the estimates.
     penalties
-        ρ of each outer table, one number a table of the closure; by default chosen from the problem.
+        ρ of each outer table, one number per table of the closure; by default `first_penalties`.
     crew
-        Who has the outer tables, with v of the state in its place already; by default they are in this process.
+        The holder of the outer tables, with v of the state already set; by default one part in this process.
     state
-        Which of the two states that the crew has room for.
+        The state of the crew to use: ``ROUNDS`` or ``REPAIR``.
     with_loss
-        Whether the crew minimises the loss of its problem, or has its holds alone.
+        Whether the outer tables have a loss; if not, only their held residuals matter.
     """
 
     def __init__(
@@ -135,24 +136,24 @@ class Splitting:
 
     @property
     def penalties(self) -> Floats:
-        """ρ of each outer table, zero for the inner ones; shape (tables,); of rounds in this process."""
+        """ρ of each outer table, zero for the inner ones; shape (tables,). Only for rounds in this process."""
         return self._part.penalties(self.state)
 
     @property
     def point(self) -> Floats:
-        """The state v of the outer tables; of rounds in this process."""
+        """The state v of the outer tables. Only for rounds in this process."""
         return self._part.point(self.state)
 
     @property
     def total(self) -> float:
-        """The total of x; that of the only table there is, if it is not inside another one."""
+        """The total of x: an inner table, unless the total is the only table of the closure."""
         if self.inner.size:
             return float(self.inner[0])
         factors = self._part.factors(self.state)
         return float(factors.target[0] * self._part.z[0] + factors.own[0] * abs(self.point[0]))
 
     def run(self, rounds: int) -> None:
-        """Do some rounds, penalties following the moves."""
+        """Do some rounds, in which penalties follow the moves."""
         for _ in range(rounds):
             due = self.steps >= self._next_penalties
             if due:
@@ -168,7 +169,7 @@ class Splitting:
         relaxation
             α; zero leaves the state as it is.
         penalties
-            ρ from now on, one number a table of the closure; by default as before.
+            ρ from now on, one number per table of the closure; by default as before.
         """
         if penalties is None:
             stepped = self.crew.run(Part.step, self.state, self.inner, relaxation)
@@ -194,7 +195,7 @@ class Splitting:
         )
 
     def bound(self) -> float:
-        """Return g(λ), which no loss of tables without negative cells is below."""
+        """Return g(λ), a lower bound on the loss of tables without negative cells."""
         outer = self.problem.layout.outer
         bounded = self.crew.run(Part.bound, self.state)
         pulled = self._lowered(added(one.gathered for one in bounded), self._ones)
@@ -220,9 +221,9 @@ class Splitting:
         return own + sum(self.crew.run(Part.loss, place))
 
     def residuals(self, buffer: Floats, facets: Floats) -> Floats:
-        """Return r of equation (2) of rounds in this process, written to a buffer of the closure.
+        """Return r of equation (2), written to a buffer of the closure. Only for rounds in this process.
 
-        A buffer of facets is worked in.
+        The buffer of facets is working memory.
         """
         layout, factors = self.problem.layout, self._part.factors(self.state)
         inverse, target = factors.inverse.copy(), factors.target.copy()
@@ -239,13 +240,13 @@ class Splitting:
 
     @property
     def _part(self) -> Part:
-        """The only part, of rounds in this process."""
+        """The only part. Only for rounds in this process."""
         if self._alone is None:
             raise RuntimeError("the outer tables are in other processes")
         return self._alone.part
 
     def _settle(self, stepped: list[Stepped]) -> None:
-        """Bring the inner tables to the state of the outer ones: (2) downwards, then S upwards again."""
+        """Update the inner tables to the state of the outer ones: solve (2) for their residuals, then apply S."""
         problem, within = self.problem, self._within
         spectra = [one.spectrum for one in stepped if one.spectrum is not None]
         if spectra:
@@ -270,7 +271,7 @@ class Splitting:
 
 
 def added(arrays: Iterable[Floats]) -> Floats:
-    """Return the sum of arrays, one for each part, in the first of them."""
+    """Return the sum of arrays, one for each part; overwrites the first of them."""
     first, *others = arrays
     for other in others:
         first += other
@@ -278,7 +279,7 @@ def added(arrays: Iterable[Floats]) -> Floats:
 
 
 def lay_out(problem: Problem, crew: Crew, state: int = ROUNDS) -> float:
-    """Make the tables of the estimates the state of a crew, and return their least cell."""
+    """Set the state of a crew to the tables of the estimates, and return their least cell."""
     inner = np.array(problem.z[: problem.layout.inner_cells])
     transform.raise_inner(problem.layout.within, inner, inner)
     return min(crew.run(Part.lay_out, state, inner))
@@ -287,8 +288,8 @@ def lay_out(problem: Problem, crew: Crew, state: int = ROUNDS) -> float:
 def first_penalties(problem: Problem) -> Floats:
     """Return where ρ starts: one number for all outer tables, zero for the inner ones; shape (tables,).
 
-    A multiple of the quotients w_τ/h_τ with ρ = 1: of their medians, order by order, the least. Residuals with smaller
-    quotients would follow the loss slowly.
+    It is a multiple of a typical quotient w_τ/h_τ, with h at ρ = 1: the least of the medians of each order. With a
+    larger ρ, residuals of that order would follow the loss slowly.
     """
     layout = problem.layout
     spectrum = transform.tables_spectrum(layout, transform.outer_weights(layout))

@@ -3,13 +3,13 @@
 Each worker holds a `Part`: residuals and states of its own outer tables. A round sends the inner tables to every worker
 and brings back the facets, gathered into inner tables (``outer``); for all three-way tables of a hundred attributes of
 ten values that is 4 MB each way. The kernels, the repair and the certificate are those of a single process, and so is
-the result, but for the order in which parts are added up.
+the result, except for rounding: parts are added up in another order.
 
 Workers see noisy residuals and nothing else: a problem is made of measurements. A worker that is lost takes its state
-with it; the solve then ends with an error, and can be started again from the measurements, which it never changes.
+with it; the solve then ends with an error. It never changes the measurements, so it can be started again.
 
-Processes that are started here talk by TLS with a key of their own, which lives as long as they do: whoever can reach
-the port of a worker can run code in it.
+Processes that are started here talk over TLS, with a key that is made for them and removed when they end. Without it,
+whoever can reach the port of a worker could run code in it.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
 # Cells that are sent at once: 32 MB.
 _CHUNK = 4_000_000
-# Seconds until workers that were started must have come, and between questions whether one that is silent is there.
+# Seconds to wait for started workers to connect, and between checks whether a silent worker is still there.
 _COMING, _SILENT = 120, 1
-# How often to ask for the reason of a failure.
+# How many times to ask the scheduler, after a failure, whether workers are lost.
 _PATIENCE = 5
 _MOST_PROCESSES = 1024
 
 
 def require_workers(workers: object) -> None:
-    """Refuse workers that cannot be, and any where the package that they need is missing; none is started.
+    """Refuse an invalid value of ``workers``, or any if the package that they need is missing; start none.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def require_workers(workers: object) -> None:
 
 @contextmanager
 def connected(workers: object) -> Iterator[Any]:
-    """Give a client of the workers, and release them at the end; None for no workers.
+    """Yield a client of the workers, and release them at the end; None for no workers.
 
     Parameters
     ----------
@@ -88,30 +88,30 @@ def connected(workers: object) -> Iterator[Any]:
 
 
 class Hire:
-    """What divides work among the workers of a client.
+    """Divides work among the workers of a client.
 
     Parameters
     ----------
     client
-        Of the cluster.
+        The client of the cluster.
     stack
-        What ends the work at the latest.
+        Closed to release the workers, by `finish` or at the end of its own context.
     """
 
     def __init__(self, client: Any, stack: ExitStack) -> None:  # noqa: ANN401 - the engine has no types
         self._client, self._stack = client, stack
 
     def __call__(self, problem: Problem) -> Crew:
-        """Divide a problem; one after the other."""
-        self.finish()  # the problem before is solved, and its room is needed
+        """Divide a problem among the workers, and release the one before."""
+        self.finish()  # the problem before is solved, and its memory is needed
         if problem.layout.outer == 0:
-            return Alone(problem)  # a problem without inner tables is one table, and stays here
+            return Alone(problem)  # a problem without inner tables is the total alone
         team = _Team(self._client, problem)
         self._stack.callback(team.dismiss)
         return team
 
     def finish(self) -> None:
-        """Let workers forget the problem that they have."""
+        """Release what the workers hold of the current problem."""
         self._stack.close()
 
     def shares(self, kind: type, layout: Layout, work: str) -> Shares:
@@ -121,7 +121,7 @@ class Hire:
 
 @contextmanager
 def opened(workers: object) -> Iterator[Hire | None]:
-    """Give what divides a problem among workers, one problem after the other; None for no workers.
+    """Yield a `Hire`, which divides one problem after the other among the workers; None for no workers.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def _checked(workers: object) -> None:
     elif isinstance(workers, str):
         known = urlsplit(workers).scheme in ("tcp", "tls")
     else:
-        # Whoever has a client has imported what it is from.
+        # A caller that has a client has imported distributed already.
         distributed = sys.modules.get("distributed")
         known = distributed is not None and isinstance(workers, distributed.Client) and not workers.asynchronous
     if not known:
@@ -181,8 +181,8 @@ def _joined(address: str) -> Iterator[Any]:
 def _local(count: int) -> Iterator[Any]:
     """Start processes on this machine and connect to them; they end with this context.
 
-    They are started as programs of their own: processes that are forked, or spawned by Python, would run the script of
-    the caller again unless it is written for that.
+    They are started as separate programs: processes spawned by Python would run the script of the caller again, unless
+    it has a main guard.
     """
     import dask
     from distributed import Client, LocalCluster
@@ -201,7 +201,7 @@ def _local(count: int) -> Iterator[Any]:
                 silence_logs=50,
             )
         )
-        # A temporary folder can be read by its owner alone.
+        # Only its owner can read a temporary folder, so keys may be written there.
         keys = {
             "--tls-ca-file": security.tls_ca_file,
             "--tls-cert": security.tls_worker_cert,
@@ -242,7 +242,7 @@ def _local(count: int) -> Iterator[Any]:
 
 
 class _Remote:
-    """What a worker holds: its part, filled piece by piece and then worked on."""
+    """What a worker holds: its part, whose residuals are sent piece by piece."""
 
     def open(self, version: str, sharing: int, index: Index, outer: int, facet_cells: int, weights: Floats) -> None:
         """Make room for a part whose residuals come later."""
@@ -268,25 +268,25 @@ class _Remote:
         return getattr(self._part, name)(*own, **options)
 
     def close(self) -> None:
-        """Release all arrays."""
+        """Release the part and its residuals."""
         del self._part, self._z
 
 
 class Hands:
     """Objects of one class, one on each worker, whose methods are called on all of them at once.
 
-    A call is never repeated: a worker that is lost, or fails, ends the work with one sentence.
+    A call is never repeated: if a worker is lost or fails, the work ends with a `ReleaseError`.
 
     Parameters
     ----------
     client
-        Of the cluster.
+        The client of the cluster.
     kind
         The class; its objects are made without arguments.
     addresses
-        The workers to have one, of `workers_of`.
+        The workers that get an object, from `workers_of`.
     work
-        What is done, for the sentence: as in "while tables were reconstructed".
+        What is done, for the error message, as in "tables were reconstructed".
     """
 
     def __init__(self, client: Any, kind: type, addresses: Sequence[str], work: str) -> None:  # noqa: ANN401
@@ -312,13 +312,13 @@ class Hands:
             return [_writable(self._awaited(one, address)) for one, address in asked]
 
     def dismiss(self) -> None:
-        """Let workers forget what they hold, if they are still there."""
+        """Release what the workers hold, if they are still there."""
         try:
             closing = [actor.close() for actor in self._actors]
             for one in closing:
                 one.result(timeout=_SILENT)
         except (OSError, RuntimeError):
-            pass  # a worker that is gone has forgotten it
+            pass  # a worker that is gone holds nothing
         self._actors = []
 
     def _awaited(self, asked: Any, address: str) -> Any:  # noqa: ANN401 - the engine has no types
@@ -332,7 +332,7 @@ class Hands:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Turn what the engine raises about workers into one sentence; actors ask for the client of the moment."""
+        """Turn errors of Dask into a `ReleaseError`; actors need the client to be the current one."""
         try:
             with self._client.as_current():
                 yield
@@ -345,10 +345,10 @@ class Hands:
                 f"{lost} while {self._work} ({type(error).__name__})",
                 remedy="the measurements are as they were: do it again, with more memory for each worker or without "
                 "workers",
-            ) from (None if gone else error)  # what the engine says of a worker that is gone explains nothing
+            ) from (None if gone else error)  # Dask's error about a lost worker explains nothing
 
     def _gone(self) -> int:
-        """Return how many workers the scheduler has lost; it may hear of that later than this process."""
+        """Return how many workers are lost; the scheduler may learn of it later than this process."""
         for _ in range(_PATIENCE):
             gone = set(self._addresses) - set(self._client.scheduler_info(n_workers=-1)["workers"])
             if gone:
@@ -358,12 +358,12 @@ class Hands:
 
 
 def begin_work(version: str) -> None:
-    """Refuse, on a worker, another version of margrave than the caller has, and use as many threads as it may.
+    """Check, on a worker, that margrave has the caller's version, and set how many threads it uses.
 
     Parameters
     ----------
     version
-        That of the caller.
+        The version of the caller.
     """
     from distributed import get_worker
 
@@ -373,7 +373,7 @@ def begin_work(version: str) -> None:
         raise ReleaseError(
             f"a worker has margrave {margrave.__version__} and the session {version}", remedy="install one of them"
         )
-    # A worker that may use several threads says so; those that were started here have it in their environment.
+    # Workers of a cluster state their threads; those that were started here have the number in their environment.
     os.environ.setdefault("MARGRAVE_THREADS", str(get_worker().state.nthreads))
 
 
@@ -386,7 +386,7 @@ def workers_of(client: Any) -> dict[str, str]:  # noqa: ANN401 - the engine has 
 
 
 class Shares(Hands):
-    """Objects of one class, each with a share of the outer tables of a layout, in equal parts of cells.
+    """Objects of one class, each with a share of the outer tables of a layout; shares have about equal cells.
 
     Parameters
     ----------
@@ -403,7 +403,7 @@ class Shares(Hands):
         self._hosts = [known[address] for address in self._addresses]
 
     def openings(self) -> list[tuple[str, int, Layout]]:
-        """Return what each object must know first: the version, how many share its machine, and its own tables."""
+        """Return what each object needs first: the version, how many share its machine, and its own layout."""
         import margrave
 
         return [
@@ -412,17 +412,17 @@ class Shares(Hands):
         ]
 
     def per_part(self, values: Floats) -> list[Floats]:
-        """Cut one number a table into those of each worker."""
+        """Split one number per table by worker: each gets those of all inner and of its outer tables."""
         inner = values[: self.layout.outer]
         return [np.concatenate([inner, values[first:last]]) for first, last in self.bounds]
 
     def cells_per_part(self, outer: Floats) -> list[Floats]:
-        """Cut cells of all outer tables into those of each worker."""
+        """Split the cells of all outer tables by worker."""
         offset = self.layout.index.offset - self.layout.inner_cells
         return [outer[offset[first] : offset[last]] for first, last in self.bounds]
 
     def send(self, outer: Floats) -> None:
-        """Send every worker its cells of all outer tables, piece by piece."""
+        """Send every worker its cells, piece by piece."""
         own_cells = self.cells_per_part(outer)
         for begin in range(0, max(one.size for one in own_cells), _CHUNK):
             self.call("fill", [(begin, one[begin : begin + _CHUNK]) for one in own_cells])
@@ -442,7 +442,7 @@ class _Team(Shares):
     Parameters
     ----------
     client
-        Of the cluster.
+        The client of the cluster.
     problem
         The problem; its outer tables are sent to the workers, in equal shares of cells.
     """
@@ -475,7 +475,7 @@ class _Team(Shares):
 
 
 def divided(layout: Layout, parts: int) -> list[tuple[int, int]]:
-    """Cut the outer tables into at most this many ranges of about equal cells, none of them empty.
+    """Split the outer tables into at most this many ranges of about equal cells, none of them empty.
 
     Parameters
     ----------
@@ -491,7 +491,7 @@ def divided(layout: Layout, parts: int) -> list[tuple[int, int]]:
 
 
 def _writable(found: Any) -> Any:  # noqa: ANN401 - whatever a pass returns
-    """Return what a pass found with arrays that can be written to; those off the wire may not be."""
+    """Return the result of a pass with writable arrays; those received from a worker may be read-only."""
     if isinstance(found, np.ndarray):
         return found if found.flags.writeable else found.copy()
     if isinstance(found, tuple):
