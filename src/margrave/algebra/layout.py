@@ -98,6 +98,11 @@ class Layout:
         return int(self.index.offset[-1])
 
     @cached_property
+    def attributes(self) -> tuple[int, ...]:
+        """The positions of all attributes that are in a table, in ascending order."""
+        return tuple(sorted({position for members in self.sets[self.outer :] for position in members}))
+
+    @cached_property
     def places(self) -> dict[AttributeSet, int]:
         """The number of each table."""
         return {attributes: place for place, attributes in enumerate(self.sets)}

@@ -24,7 +24,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from margrave.errors import ConvergenceError, PlanError
-from margrave.planning.coefficients import cell_counts, cell_variances, cost_coefficients, variance_coefficients
+from margrave.planning.coefficients import (
+    cell_counts,
+    cell_variances,
+    cost_coefficients,
+    largest_weights,
+    variance_coefficients,
+)
 from margrave.planning.counts import FLOOR, best_precisions, prior_curves
 from margrave.planning.counts import importance as counting
 
@@ -131,12 +137,7 @@ def closure_importance(layout: Layout, weights: Floats) -> Floats:
     weights
         Shape (tables,); w_γ of each table, zero for sets outside the workload.
     """
-    largest = weights.copy()
-    index = layout.index
-    # By falling order, so that every table comes before its facets.
-    for table in np.argsort(-index.order, kind="stable").tolist():
-        facets = index.facet[table, : index.order[table]]
-        largest[facets] = np.maximum(largest[facets], largest[table])
+    largest, index = largest_weights(layout, weights), layout.index
     halves: Floats = 2.0 ** -index.order.astype(np.float64)
     return largest * np.sqrt(cell_counts(layout)) * halves
 

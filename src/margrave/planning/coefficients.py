@@ -138,6 +138,24 @@ def variance_coefficients(layout: Layout, importance: Floats) -> Floats:
     return cost_coefficients(layout) * cells * transform.tables_spectrum(layout, importance / cells)
 
 
+def largest_weights(layout: Layout, weights: Floats) -> Floats:
+    """Return for each table A of a closure max w_γ over the tables γ that contain A; shape (tables,).
+
+    Parameters
+    ----------
+    layout
+        The closure.
+    weights
+        Shape (tables,); w_γ of each table.
+    """
+    largest = weights.copy()
+    # By falling order, so that every table comes before its facets.
+    for table in np.argsort(-layout.index.order, kind="stable").tolist():
+        facets = layout.index.facet[table, : layout.index.order[table]]
+        largest[facets] = np.maximum(largest[facets], largest[table])
+    return largest
+
+
 @compiled
 def add_subsets(index: Index, terms: Floats, sums: Floats) -> None:
     """Write the sum of ``terms`` over all tables inside a table, itself included, to ``sums``, for each table."""

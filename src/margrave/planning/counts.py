@@ -65,7 +65,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from margrave.algebra.kernels import Floats, Index, Integers, compiled, subset_tables
-from margrave.planning.coefficients import add_subsets, cost_coefficients
+from margrave.planning.coefficients import add_subsets, cost_coefficients, largest_weights
 
 if TYPE_CHECKING:
     from margrave.algebra.layout import Layout
@@ -312,11 +312,7 @@ def importance(layout: Layout, weights: Floats) -> Importance:
     weights
         Shape (tables,); w_γ of each table, zero for sets outside the workload.
     """
-    order, largest = layout.index.order, weights.copy()
-    # By falling order, so that every table comes before its facets.
-    for table in np.argsort(-order, kind="stable").tolist():
-        facets = layout.index.facet[table, : order[table]]
-        largest[facets] = np.maximum(largest[facets], largest[table])
+    order, largest = layout.index.order, largest_weights(layout, weights)
     asked = np.bincount(order, weights)
     below = np.array([*LOWER_ORDERS, *(LOWER_ORDERS[-1] * 0.25 ** np.arange(1, len(asked) + 1))])
     orders = np.array([asked[k:] @ below[: len(asked) - k] for k in range(len(asked))])

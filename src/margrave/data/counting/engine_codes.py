@@ -141,7 +141,7 @@ class Key:
         if not (((found >= 0) & (found < self._attribute.declared)) | np.isin(found, marks)).all():
             raise DataError(
                 f"the engine gave codes for column {self._attribute.name!r} that its attribute does not have",
-                remedy=f"{FETCH}",
+                remedy=FETCH,
             )
         if self._wrong is not None and (found == WRONG).any():
             raise DataError(self._wrong)

@@ -372,7 +372,7 @@ class OnePass:
 
     def __init__(self, engine: Engine, domain: Domain, layout: Layout, choice: Choice | None = None) -> None:
         self._engine, self._domain, self._layout, self._choice = engine, domain, layout, choice
-        self._needed = sorted({k for members in layout.sets[layout.outer :] for k in members})
+        self._needed = list(layout.attributes)
         self._read = read(domain, self._needed)
         privacy_id = None if choice is None else choice.privacy_id
         require_columns(engine, tuple(domain.attributes[k] for k in self._read), privacy_id=privacy_id)

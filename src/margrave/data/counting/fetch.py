@@ -64,7 +64,7 @@ def fetch_counts(
         Whose row it is, how many rows of one person are kept, and the salt that decides which; None keeps all rows.
     """
     privacy_id = None if choice is None else choice.privacy_id
-    needed = {k for members in layout.sets[layout.outer :] for k in members}
+    needed = set(layout.attributes)
     coder = RowCoder(
         domain,
         read(domain, needed),

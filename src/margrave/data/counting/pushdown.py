@@ -144,7 +144,7 @@ class PushDown:
         privacy_id = None if choice is None else choice.privacy_id
         self._engine, self._layout, self._choice, self._privacy_id = engine, layout, choice, privacy_id
         self._tables = tables
-        needed = {k for members in layout.sets[layout.outer :] for k in members}
+        needed = set(layout.attributes)
         names = {k: domain.attributes[k] for k in read(domain, needed)}
         require_columns(engine, tuple(names.values()), privacy_id=privacy_id)
         if privacy_id is not None:
