@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from margrave.algebra.layout import Layout
     from margrave.domain.domain import Domain
     from margrave.reconstruction.estimates import Estimates
-    from margrave.reconstruction.nonnegative.workers import Hire
+    from margrave.reconstruction.nonnegative.workers import WorkerPool
     from margrave.reconstruction.prior import Choice
     from margrave.workload import Workload
 
@@ -219,7 +219,7 @@ class NonNegative(Method):
             return Made(whole_tables(request.estimates.layout, solution.marginals), solution)
         return Made(solution.marginals, solution)
 
-    def _choice(self, domain: Domain, estimates: Estimates, workers: Hire | None) -> Choice:
+    def _choice(self, domain: Domain, estimates: Estimates, workers: WorkerPool | None) -> Choice:
         """Return what the solver should be near to, with which weights and holds."""
         from margrave.reconstruction.prior import Choice, automatic
 

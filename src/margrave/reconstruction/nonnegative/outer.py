@@ -4,7 +4,7 @@ A `Part` holds some or all of the outer tables of a problem: their estimated res
 the rounds and one of a repair. Of arrays as long as its cells, only the result leaves a part. A pass takes the
 marginals of the *inner* tables, which are small, and returns what the inner tables need: the facets of its outer
 tables, each added to the inner table of the same attributes, and a few sums. The results of all parts are added up, so
-it does not matter where a part is. A `Crew` runs a pass on every part; `Alone` is one part in this process, and
+it does not matter where a part is. `Parts` run a pass on every part; `LocalParts` are one part in this process, and
 ``workers`` has parts in other processes.
 
 Passes that need working memory overwrite the facets of the repair; those of the rounds stay as they are.
@@ -416,7 +416,7 @@ def _factors(weights: Floats, penalties: Floats, outer: int) -> Factors:
     return Factors(np.where(free, finite * inverse, 1.0), penalties * inverse, inverse, penalties)
 
 
-class Crew(Protocol):
+class Parts(Protocol):
     """All parts of a problem, wherever they are."""
 
     def run(self, task: Task[Given, Found], *arguments: Given.args, **options: Given.kwargs) -> list[Found]:
@@ -442,8 +442,8 @@ class Crew(Protocol):
         ...
 
 
-class Alone:
-    """One part in this process.
+class LocalParts:
+    """All outer tables as one part, in this process.
 
     Parameters
     ----------
