@@ -31,13 +31,12 @@ from margrave.planning.coefficients import (
     largest_weights,
     variance_coefficients,
 )
-from margrave.planning.counts import FLOOR, best_precisions, prior_curves
-from margrave.planning.counts import importance as counting
+from margrave.planning.counts import FLOOR, Importance, best_precisions, prior_curves
 
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
     from margrave.algebra.layout import Layout
-    from margrave.planning.counts import Curves, Importance
+    from margrave.planning.counts import Curves
     from margrave.workload import Workload
 
 OBJECTIVES = ("total_variance", "table_variance", "max_variance", "nonnegative", "counts")
@@ -174,7 +173,8 @@ def count_errors(layout: Layout, weights: Floats, *, rho: float, rows: float) ->
     """
     curves = prior_curves([layout.shape(table) for table in range(len(layout.sets))], rows)
     floor, none = floor_precisions(layout, weights, rho=rho), np.zeros(len(layout.sets))
-    precisions, steps = add_precisions(layout, counting(layout, weights), curves, rho=rho, known=none, floor=floor)
+    importance = Importance.of(layout, weights)
+    precisions, steps = add_precisions(layout, importance, curves, rho=rho, known=none, floor=floor)
     measured = precisions > 0
     variances = np.divide(1.0, precisions, out=np.zeros_like(precisions), where=measured)
     return Allocation(variances, gap=math.nan, steps=steps)
@@ -200,7 +200,7 @@ def add_precisions(
     layout
         The closure of the workload.
     importance
-        The weights of tables and of orders in the objective.
+        Of tables and of orders in the objective.
     curves
         What is left of each residual, by its precision.
     rho

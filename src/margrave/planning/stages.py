@@ -38,9 +38,9 @@ from margrave.planning.coefficients import cost_coefficients
 from margrave.planning.counts import (
     SPREAD_BINS,
     Curves,
+    Importance,
     add_spreads,
     curves_of,
-    importance,
     prior_curves,
     prior_spreads,
     varying_counts,
@@ -125,7 +125,7 @@ def first_precisions(
     weights = closure_weights(workload, layout)
     curves = prior_curves([layout.shape(table) for table in range(len(layout.sets))], rows)
     floor = floor_precisions(layout, weights, rho=rho)
-    added, _ = add_precisions(layout, importance(layout, weights), curves, rho=rho, known=known, floor=floor)
+    added, _ = add_precisions(layout, Importance.of(layout, weights), curves, rho=rho, known=known, floor=floor)
     if share < 1:
         added = _worthwhile(np.where(known > 0, share * added, np.maximum(share * added, floor)), known)
     return added
@@ -158,9 +158,9 @@ def planned_after(
         The share of what is left that is spent now; 1 in the last stage.
     """
     rho, known = float(left / contributions**2), measurements.precisions
-    counted = importance(layout, closure_weights(workload, layout))
+    importance = Importance.of(layout, closure_weights(workload, layout))
     curves, none = learned_curves(layout, measurements), np.zeros(len(layout.sets))
-    added, _ = add_precisions(layout, counted, curves, rho=rho, known=known, floor=none)
+    added, _ = add_precisions(layout, importance, curves, rho=rho, known=known, floor=none)
     return stage_noise(layout, added if share == 1 else _worthwhile(share * added, known))
 
 
