@@ -44,8 +44,6 @@ TOLERANCE = 1e-4
 NO_ROWS = "objective 'counts' plans for a number of rows, and rows is not given"
 ROWS_REMEDY = "give rows=…, a public number, or measure the total first with residual_planner(…, total_share=…)"
 _MOST_STEPS = 2_000
-
-
 # The least relative gain in precision for which a residual is measured again.
 GAIN = 0.25
 
@@ -188,12 +186,11 @@ def add_precisions(
     rho: float,
     known: Floats,
     floor: Floats,
-    gain: float = GAIN,
 ) -> tuple[Floats, int]:
     """Return the precisions to add that minimise the expected errors of counts, and how many steps it took.
 
     Every residual that was never measured gets its part of the floor. One that was measured is measured again only if
-    its precision grows by at least ``gain``; what that saves goes to the others.
+    its precision grows by at least ``GAIN``; what that saves goes to the others.
 
     Parameters
     ----------
@@ -209,8 +206,6 @@ def add_precisions(
         Shape (tables,); the precision of what was measured already.
     floor
         Shape (tables,); the least precision of each residual.
-    gain
-        The least relative gain in precision for which a residual is measured again.
     """
     cost, least = cost_coefficients(layout), np.where(known > 0, 0.0, floor)
     reserved = float(cost @ least) / 2
@@ -219,10 +214,15 @@ def add_precisions(
     start = (least * (left / reserved)) if reserved > 0 else known * (2 * left / float(cost @ known))
     added, steps = best_precisions(layout, curves, importance, rho=left, start=start, known=known)
     wanted = added + least
-    worth = np.where((known > 0) & (wanted < gain * known), 0.0, wanted)
+    worth = without_small_gains(wanted, known)
     wanted = worth if worth.any() else wanted
     spent = float(cost @ wanted) / 2
     return wanted * (rho / spent) if spent > 0 else wanted, steps
+
+
+def without_small_gains(added: Floats, known: Floats) -> Floats:
+    """Return added precisions, zero where a precision that is known would grow by less than ``GAIN``."""
+    return np.where((known > 0) & (added < GAIN * known), 0.0, added)
 
 
 def floor_precisions(layout: Layout, weights: Floats, *, rho: float) -> Floats:

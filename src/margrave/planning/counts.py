@@ -82,6 +82,7 @@ _LEAST_SPREAD, SPREAD_BINS = -8, 113
 # log₂ of the precisions y at which curves are tabulated; above them, D is the number of cells times 1/√y.
 _GRID_STEP = 0.5
 _GRID = np.arange(-84.0, 24.01, _GRID_STEP)
+# Stands for zero under a logarithm.
 _TINY = 1e-300
 # a of equation (5), by how many attributes a table lacks; a quarter of the last for each further one. And the share of
 # the budget that is the floor. Chosen on generated tables (docs/adaptive.md).
@@ -89,6 +90,7 @@ LOWER_ORDERS = (1.0, 0.2, 0.0625)
 FLOOR = 1 / 64
 _MOST_STEPS = 60
 _CONVERGED = 1e-5
+# Stands for zero in a denominator, and for an error of zero.
 _LEAST = 1e-12
 
 
@@ -140,7 +142,7 @@ class Curves:
         low = np.empty(len(rows), dtype=np.int64)
         last_steeper(rows, falling, slopes, low)
         upper, lower = falling[rows, low], falling[rows, low + 1]
-        part = np.clip((upper - slopes) / np.maximum(upper - lower, 1e-12), 0.0, 1.0)
+        part = np.clip((upper - slopes) / np.maximum(upper - lower, _LEAST), 0.0, 1.0)
         found = 2.0 ** (_GRID[low] + _GRID_STEP * part)
         beyond = falling[rows, -1] > slopes
         found = np.where(beyond, self.occupied[rows] * 2.0 ** np.minimum(-slopes / 2, 500.0), found)
