@@ -47,7 +47,7 @@ import numpy as np
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats, over_tables
 from margrave.reconstruction.nonnegative.kernels import add_targets, squared_distances
-from margrave.reconstruction.nonnegative.outer import AT_REST, ROUNDS, LocalParts, Part, Parts, Stepped
+from margrave.reconstruction.nonnegative.outer import AT_REST, ROUNDS, LocalParts, Part, Parts, Stepped, solved_factors
 
 if TYPE_CHECKING:
     from margrave.reconstruction.nonnegative.problem import Problem
@@ -252,7 +252,7 @@ class Splitting:
         problem, within = self.problem, self._within
         spectra = [one.spectrum for one in stepped if one.spectrum is not None]
         if spectra:
-            self._inverse, self._target = _inner_factors(problem.weights[: problem.layout.outer], added(spectra))
+            self._inverse, self._target = solved_factors(problem.weights[: problem.layout.outer], added(spectra))
         kept, multiplier = sum(one.kept for one in stepped), sum(one.multiplier for one in stepped)
         self._together = (math.sqrt(multiplier) + AT_REST) / (math.sqrt(kept) + AT_REST)
         self.inner = self._lowered(added(one.gathered for one in stepped), self._inverse)
@@ -301,11 +301,3 @@ def first_penalties(problem: Problem) -> Floats:
     medians = [np.median(quotients[free & (order == k)]) for k in np.unique(order[free]).tolist()]
     typical = float(min(medians)) if medians else 1.0
     return transform.outer_weights(layout) * _FIRST_PENALTY * typical
-
-
-def _inner_factors(weights: Floats, spectrum: Floats) -> tuple[Floats, Floats]:
-    """Return 1 / (w + h) and w / (w + h) of the inner tables; zero and one where the weight is infinite."""
-    free = np.isfinite(weights)
-    finite = np.where(free, weights, 0.0)
-    inverse = np.divide(1.0, finite + spectrum, out=np.zeros_like(finite), where=free)
-    return inverse, np.where(free, finite * inverse, 1.0)
