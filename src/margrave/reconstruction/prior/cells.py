@@ -323,9 +323,7 @@ def attributes_between(a: int, b: int, dependence: Floats, thirds: Integers, sha
 
 
 @compiled
-def independent_given(
-    a: int, c: int, b: int, sizes: Integers, starts: Integers, tables: Floats, joint: Floats
-) -> None:
+def independent_given(a: int, c: int, b: int, sizes: Integers, starts: Integers, tables: Floats, joint: Floats) -> None:
     """Write the table of two attributes a and b that are independent given a third one c."""
     rows, columns = np.empty((sizes[a], sizes[c])), np.empty((sizes[c], sizes[b]))
     for i in range(sizes[a]):
