@@ -40,10 +40,9 @@ import numpy as np
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats, Index, Integers, over_tables
 from margrave.algebra.layout import Layout
-from margrave.memory import require_memory
 from margrave.reconstruction.nonnegative import Problem, Splitting
 from margrave.reconstruction.nonnegative.splitting import lay_out
-from margrave.reconstruction.nonnegative.workers import Hire, begin_work
+from margrave.reconstruction.nonnegative.workers import WorkerPool, prepare_worker
 from margrave.reconstruction.prior.cells import (
     MOST_THROUGH,
     estimate_tables,
@@ -99,7 +98,7 @@ class Levels:
     """
 
     def __init__(
-        self, layout: Layout, measured: Floats, variances: Floats, total: float, *, workers: Hire | None = None
+        self, layout: Layout, measured: Floats, variances: Floats, total: float, *, workers: WorkerPool | None = None
     ) -> None:
         self._layout, self._measured, self._variances, self._total = layout, measured, variances, total
         self._given = np.zeros(len(layout.sets), dtype=np.int64)
@@ -124,8 +123,8 @@ class Levels:
         try:
             self._run()
         finally:
-            self._elsewhere.dismiss()
-            self._workers.finish()
+            self._elsewhere.close()
+            self._workers.free()
 
     def _run(self) -> None:
         """Estimate all residuals, here and by workers."""
@@ -248,7 +247,7 @@ class Levels:
         rounds = _rounds(layout, self.residuals, self.errors, workers=self._workers)
         if self._workers is not None:
             self._inner = rounds.inner
-            self._workers.finish()  # the room is needed for what comes next
+            self._workers.free()  # the room is needed for what comes next
             np.maximum(self._inner, 0.0, out=self._inner)
             self._chain((layout, self._inner))
             return
@@ -395,42 +394,42 @@ class _Elsewhere:
         The same tables in this process, which receive the estimates.
     """
 
-    def __init__(self, workers: Hire, layout: Layout, here: _Here) -> None:
+    def __init__(self, workers: WorkerPool, layout: Layout, here: _Here) -> None:
         self._here = here
-        self._shares = workers.shares(_Remote, layout, "tables were estimated")
+        self._actors = workers.table_actors(_Remote, layout, "tables were estimated")
         try:
             openings: list[tuple[object, ...]] = [
                 (version, sharing, own.index, own.outer, own.degrees, variances)
                 for (version, sharing, own), variances in zip(
-                    self._shares.openings(), self._shares.per_part(here.variances), strict=True
+                    self._actors.opening_arguments(), self._actors.per_part(here.variances), strict=True
                 )
             ]
-            self._shares.call("open", openings)
-            self._shares.send(here.measured[layout.inner_cells :])
+            self._actors.call("open", openings)
+            self._actors.send(here.measured[layout.inner_cells :])
         except BaseException:
-            self.dismiss()
+            self.close()
             raise
 
     def predict(self, _parts: Ranges, inner: Floats) -> Floats:
         """As `_Here.predict`, for all outer tables."""
-        found: Floats = sum(self._shares.call("predict", [(inner,)] * len(self._shares)))
+        found: Floats = sum(self._actors.call("predict", [(inner,)] * len(self._actors)))
         return found
 
     def weigh(self, _parts: Ranges, likelier: Floats) -> Floats:
         """As `_Here.weigh`, for all outer tables."""
-        found = self._shares.call("weigh", [(likelier,)] * len(self._shares))
-        return np.concatenate([np.zeros(self._shares.layout.outer), *found])
+        found = self._actors.call("weigh", [(likelier,)] * len(self._actors))
+        return np.concatenate([np.zeros(self._actors.layout.outer), *found])
 
     def estimate(self, _parts: Ranges, prior: Floats, quiet: Floats) -> None:
         """As `_Here.estimate`, for all outer tables; the estimates are fetched."""
-        layout, here = self._shares.layout, self._here
-        found = self._shares.call("estimate", [(prior, own) for own in self._shares.per_part(quiet)])
+        layout, here = self._actors.layout, self._here
+        found = self._actors.call("estimate", [(prior, own) for own in self._actors.per_part(quiet)])
         here.errors[layout.outer :] = np.concatenate(found)
-        self._shares.fetch(here.residuals[layout.inner_cells :], "read")
+        self._actors.fetch(here.residuals[layout.inner_cells :], "read")
 
-    def dismiss(self) -> None:
+    def close(self) -> None:
         """Let workers forget their tables."""
-        self._shares.dismiss()
+        self._actors.close()
 
 
 class _Remote:
@@ -438,11 +437,8 @@ class _Remote:
 
     def open(self, version: str, sharing: int, index: Index, outer: int, degrees: Floats, variances: Floats) -> None:
         """Make room for tables whose measured residuals come later."""
-        begin_work(version)
         cells, tables = int(index.offset[-1]), len(index.order)
-        require_memory(
-            sharing * 2 * 8 * cells, f"the share of {sharing} workers of one machine", [], advice="use more machines"
-        )
+        prepare_worker(version, sharing * 2 * 8 * cells, sharing)
         index = Index(*(np.array(one) for one in index))
         self._outer, self._first, self._parts = outer, int(index.offset[outer]), [(outer, tables)]
         self._here = _Here(
@@ -482,7 +478,7 @@ class _Remote:
         self.__dict__.clear()
 
 
-def _rounds(layout: Layout, residuals: Floats, errors: Floats, *, workers: Hire | None = None) -> Splitting:
+def _rounds(layout: Layout, residuals: Floats, errors: Floats, *, workers: WorkerPool | None = None) -> Splitting:
     """Return the solver after some rounds, the total held."""
     weights = _weights(layout, errors)
     weights[0] = np.inf
@@ -491,9 +487,9 @@ def _rounds(layout: Layout, residuals: Floats, errors: Floats, *, workers: Hire 
     if workers is None:
         rounds = Splitting(problem)
     else:
-        crew = workers(problem)
-        lay_out(problem, crew)
-        rounds = Splitting(problem, crew=crew)
+        parts = workers.divide(problem)
+        lay_out(problem, parts)
+        rounds = Splitting(problem, parts=parts)
     rounds.run(_ROUNDS)
     return rounds
 
