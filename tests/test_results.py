@@ -11,6 +11,10 @@ from experiments.coverage import CoverageRecord, coverage_page
 from experiments.journal import read_rows
 from experiments.methods import METHODS
 from experiments.pages import summary_page
+from experiments.paired import FILE as PAIRED_FILE
+from experiments.paired import Trial
+from experiments.paired_page import PAGE as PAIRED_PAGE
+from experiments.paired_page import paired_page
 from experiments.peer_methods import GENERATED, read_table
 from experiments.peers import FILE as PEERS_FILE
 from experiments.peers import PeerRecord
@@ -112,6 +116,12 @@ def peers():
 
 def test_the_page_beside_aim_and_mst_is_made_from_the_rows(peers):
     assert (FOLDER / PEERS_PAGE).read_text(encoding="utf-8") == peers_page(peers, FOLDER)
+
+
+def test_the_page_of_paired_trials_is_made_from_the_rows():
+    rows = read_rows(FOLDER / PAIRED_FILE, Trial)
+    assert (FOLDER / PAIRED_PAGE).read_text(encoding="utf-8") == paired_page(rows)
+    assert len({row.key for row in rows}) == len(rows)
 
 
 def test_all_methods_beside_aim_and_mst_spend_the_same(peers):
