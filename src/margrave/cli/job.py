@@ -34,7 +34,7 @@ from margrave.mechanisms import DEFAULT_FOR_PLANS, MECHANISMS, mechanism_class
 from margrave.methods import DEFAULT as USUAL_METHOD
 from margrave.methods import Method, find
 from margrave.methods import names as method_names
-from margrave.options import Kind, Names, Option, option, options_of
+from margrave.options import Names, Option, OptionKind, option, options_of
 
 if TYPE_CHECKING:
     from margrave.data.source import Data
@@ -120,11 +120,11 @@ class Job:
     decimal: str | None = _reading("The decimal mark in a CSV file: . or ,")
     trim: bool | None = _reading("Strip the blanks around the fields of a CSV file.", negatable=True)
     null: tuple[str, ...] | None = _reading(
-        "A text that marks a missing value in a CSV file, such as '?'; may be repeated.", kind=Kind.TEXTS
+        "A text that marks a missing value in a CSV file, such as '?'; may be repeated.", kind=OptionKind.TEXTS
     )
     header: bool | None = _reading("Whether the first row of a CSV file holds the column names.", negatable=True)
     names: tuple[str, ...] | None = _reading(
-        "The names of the columns of a CSV file without a header, such as age,sex.", kind=Kind.NAMES
+        "The names of the columns of a CSV file without a header, such as age,sex.", kind=OptionKind.NAMES
     )
     privacy_id: str | None = _reading("The column that identifies the person of each row.")
     counts: str | None = _releasing("The column of counts, if each row is a count made elsewhere.")
@@ -138,14 +138,15 @@ class Job:
     domain: str | None = _wanted("The domain file, declared and reviewed.", path=True)
     kway: int | None = _wanted("All tables of K attributes.")
     up_to: int | None = _wanted("All tables of at most K attributes.")
-    tables: tuple[Names, ...] | None = _wanted("One table, such as age,sex; may be repeated.", kind=Kind.TABLES)
+    tables: tuple[Names, ...] | None = _wanted("One table, such as age,sex; may be repeated.", kind=OptionKind.TABLES)
     weight: Mapping[Names, float] | None = _wanted(
-        "The weight of a table, such as income=20 or age,sex=5; others have 1; may be repeated.", kind=Kind.NUMBERS
+        "The weight of a table, such as income=20 or age,sex=5; others have 1; may be repeated.",
+        kind=OptionKind.NUMBERS,
     )
     target: Mapping[Names, float] | None = option(
         None,
         "The 95 % margin of error that a table must have, such as age,sex=50; may be repeated.",
-        kind=Kind.NUMBERS,
+        kind=OptionKind.NUMBERS,
         group=_TABLES,
         commands=_SPEND,
     )
@@ -183,17 +184,18 @@ class Job:
         "Estimate the error of every published count; on by default, takes a few more reconstructions.", negatable=True
     )
     workers: int | str | None = _writing(
-        "Divide the work among N processes, or those of a Dask scheduler, as tcp://host:8786.", kind=Kind.WHOLE_OR_TEXT
+        "Divide the work among N processes, or those of a Dask scheduler, as tcp://host:8786.",
+        kind=OptionKind.WHOLE_OR_TEXT,
     )
     scratch: str | None = _writing("A folder for large arrays, where they do not fit into memory.", path=True)
     reliable: float | None = _writing(
-        "The largest relative error of a count that is called reliable; 0.12 by default.", kind=Kind.NUMBER
+        "The largest relative error of a count that is called reliable; 0.12 by default.", kind=OptionKind.NUMBER
     )
     care: float | None = _writing(
-        "The largest relative error of a count to use with care; 0.4 by default.", kind=Kind.NUMBER
+        "The largest relative error of a count to use with care; 0.4 by default.", kind=OptionKind.NUMBER
     )
     reliable_within: float | None = _writing(
-        "An error of at most this many people is reliable whatever the count; 1 by default.", kind=Kind.NUMBER
+        "An error of at most this many people is reliable whatever the count; 1 by default.", kind=OptionKind.NUMBER
     )
     title: str | None = _reporting("The title of the report.")
     publisher: str | None = _reporting("For the report: who publishes the release.")
@@ -529,7 +531,7 @@ def _default(one: Option) -> str:
     """Return the words for the default of an option; nothing for one that has none."""
     if one.default is None:
         return ""
-    plain = ("yes" if one.default else "no") if one.kind is Kind.FLAG else f"{one.default}"
+    plain = ("yes" if one.default else "no") if one.kind is OptionKind.FLAG else f"{one.default}"
     return f" Default: {plain}."
 
 
