@@ -24,7 +24,7 @@ from margrave.errors import PlanError
 from margrave.measurements.measurements import Measurements
 from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
-from margrave.options import Kind, option
+from margrave.options import OptionKind, option
 from margrave.planning import plans
 from margrave.planning.allocation import OBJECTIVES, TOLERANCE
 from margrave.planning.coefficients import checked_contributions, exact_cost
@@ -75,7 +75,7 @@ class ResidualPlanner(Mechanism):
         choices=OBJECTIVES,
     )
     total_share: Number | None = option(
-        None, "The share of the budget for measuring the total first; a fiftieth by default.", kind=Kind.EXACT
+        None, "The share of the budget for measuring the total first; a fiftieth by default.", kind=OptionKind.EXACT
     )
     tolerance: float = TOLERANCE
     plan: Plan | None = None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from margrave.measurements.measurements import Measurements
     from margrave.reconstruction.estimates import Estimates
     from margrave.reconstruction.nonnegative import Solution, State
-    from margrave.reconstruction.nonnegative.workers import Hire
+    from margrave.reconstruction.nonnegative.workers import WorkerPool
     from margrave.workload import Workload
 
 Plain = dict[str, Any]
@@ -82,7 +82,7 @@ class Request:
     start
         Where an earlier solution of the same workload ended, for methods that can start from there.
     workers
-        Who takes over the outer tables of a problem, for methods whose work can be divided; None if none does.
+        The workers that hold the outer tables of a problem, for methods whose work can be divided; None without.
     """
 
     measurements: Measurements
@@ -90,7 +90,7 @@ class Request:
     estimates: Estimates
     progress: Callable[[int, float], None] | None = None
     start: State | None = None
-    workers: Hire | None = None
+    workers: WorkerPool | None = None
 
 
 @dataclass(frozen=True, eq=False)

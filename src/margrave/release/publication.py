@@ -19,7 +19,7 @@ from margrave.memory import on_disk
 from margrave.methods import DEFAULT, Method, find
 from margrave.methods.method import Request
 from margrave.reconstruction.estimates import estimate_residuals, unbiased_residuals
-from margrave.reconstruction.nonnegative.workers import connected, opened, require_workers
+from margrave.reconstruction.nonnegative.workers import connected, require_workers, worker_pool
 from margrave.release.count_errors import BOUNDS, Bounds, learn_errors, require_memory_to_learn
 from margrave.release.facts import Imprint
 from margrave.release.release import Release
@@ -67,9 +67,9 @@ def reconstruct(
     start
         A release of the same workload to start from, which saves rounds and does not change the answer; for "lnn".
     workers
-        Who shares the work; for "lnn". A number of processes on this machine, the address of the scheduler of a Dask
-        cluster (``"tcp://host:8786"``), or a ``distributed.Client``. The tables are the same but for rounding. Needs
-        the extra ``margrave[workers]`` (docs/scale.md).
+        What to divide the work among; for "lnn". A number of processes on this machine, the address of the scheduler of
+        a Dask cluster (``"tcp://host:8786"``), or a ``distributed.Client``. The tables are the same but for rounding.
+        Needs the extra ``margrave[workers]`` (docs/scale.md).
     scratch
         A folder for the large arrays of the solver and of the release, where they do not fit into memory.
     errors
@@ -86,11 +86,11 @@ def reconstruct(
         require_memory_to_learn(workload, chosen)
     layout = Layout.of(workload.domain.shape, workload.positions)
     begin = None if start is None else _state(chosen, layout, start)
-    with on_disk(scratch), opened(workers) as hire:
+    with on_disk(scratch), worker_pool(workers) as pool:
         estimates = estimate_residuals(measurements, layout)
         unbiased = unbiased_residuals(measurements, estimates)
         used = unbiased if chosen.unbiased else estimates
-        request = Request(measurements, workload, used, progress, begin, hire)
+        request = Request(measurements, workload, used, progress, begin, pool)
         made = chosen.make(request)
         learned = learn_errors(chosen, request, made, bounds=bounds) if errors else None
     counts = Counts(layout, made.marginals)
@@ -164,7 +164,7 @@ class Publication:
         Who publishes it: ``publisher``, ``licence``, ``contact`` and ``date`` for the report, as texts. The folder
         keeps them, with the title, for reports that are written again.
     workers, scratch
-        Who shares the work, of reconstructing and of writing, and a folder for large arrays; see `reconstruct`.
+        Processes that divide reconstructing and writing, and a folder for large arrays; see `reconstruct`.
     """
 
     folder: str | os.PathLike[str]

@@ -13,7 +13,7 @@ from margrave.algebra.layout import Layout
 from margrave.errors import MeasurementError, PlanError
 from margrave.mechanisms import DEFAULT, MECHANISMS, Mechanism, Run, mechanism_class
 from margrave.mechanisms.gaussian_marginals import _rounded_up
-from margrave.options import Kind, options_of
+from margrave.options import OptionKind, options_of
 
 DOMAIN = mg.Domain.fromdict({"age": 3, "sex": 2, "region": 4})
 WORKLOAD = mg.Workload.all_kway(DOMAIN, 2)
@@ -111,12 +111,12 @@ def test_options_of_one_name_are_of_one_kind():
             assert seen.setdefault(one.name, one.kind) == one.kind
             assert one.meaning.endswith(".")
     assert seen == {
-        "objective": Kind.TEXT,
-        "total_share": Kind.EXACT,
-        "rounds": Kind.WHOLE,
-        "initial_share": Kind.EXACT,
-        "one_way_share": Kind.EXACT,
-        "repeat": Kind.FLAG,
+        "objective": OptionKind.TEXT,
+        "total_share": OptionKind.EXACT,
+        "rounds": OptionKind.WHOLE,
+        "initial_share": OptionKind.EXACT,
+        "one_way_share": OptionKind.EXACT,
+        "repeat": OptionKind.FLAG,
     }
 
 

@@ -39,12 +39,19 @@ import numpy as np
 
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats, Index, Integers, over_tables
-from margrave.algebra.layout import AttributeSet, Layout
-from margrave.memory import require_memory
+from margrave.algebra.layout import Layout
 from margrave.reconstruction.nonnegative import Problem, Splitting
 from margrave.reconstruction.nonnegative.splitting import lay_out
-from margrave.reconstruction.nonnegative.workers import Hire, begin_work
-from margrave.reconstruction.prior.cells import estimate_tables, predict_tables, single_cells, weigh_tables
+from margrave.reconstruction.nonnegative.workers import WorkerPool, prepare_worker
+from margrave.reconstruction.prior.cells import (
+    MOST_THROUGH,
+    estimate_tables,
+    mutual_information,
+    predict_pairs,
+    predict_tables,
+    single_cells,
+    weigh_tables,
+)
 from margrave.reconstruction.prior.departures import (
     MEANS,
     SHAPE,
@@ -57,13 +64,9 @@ from margrave.reconstruction.prior.departures import (
     quiet_shares,
     unmeasured_spreads,
 )
-from margrave.reconstruction.prior.fitting import fit_proportionally, ratio
 
 # Rounds of (3): tables are settled, not solved.
 _ROUNDS = 30
-# How often a chained pair is fitted to its two tables, and through how many attributes it is predicted.
-_CHAIN_ROUNDS, _MOST_THROUGH = 5, 8
-_LEAST_VARIANCE = 1e-300
 # Errors further than this factor from their median count as if they were that far: weights that differ by more would
 # only slow the solver.
 _LARGEST_FACTOR = 1e4
@@ -95,7 +98,7 @@ class Levels:
     """
 
     def __init__(
-        self, layout: Layout, measured: Floats, variances: Floats, total: float, *, workers: Hire | None = None
+        self, layout: Layout, measured: Floats, variances: Floats, total: float, *, workers: WorkerPool | None = None
     ) -> None:
         self._layout, self._measured, self._variances, self._total = layout, measured, variances, total
         self._given = np.zeros(len(layout.sets), dtype=np.int64)
@@ -120,8 +123,8 @@ class Levels:
         try:
             self._run()
         finally:
-            self._elsewhere.dismiss()
-            self._workers.finish()
+            self._elsewhere.close()
+            self._workers.free()
 
     def _run(self) -> None:
         """Estimate all residuals, here and by workers."""
@@ -244,7 +247,7 @@ class Levels:
         rounds = _rounds(layout, self.residuals, self.errors, workers=self._workers)
         if self._workers is not None:
             self._inner = rounds.inner
-            self._workers.finish()  # the room is needed for what comes next
+            self._workers.free()  # the room is needed for what comes next
             np.maximum(self._inner, 0.0, out=self._inner)
             self._chain((layout, self._inner))
             return
@@ -266,29 +269,39 @@ class Levels:
         settled
             A closure with all pairs, and a buffer that holds its tables up to the pairs.
         """
-        part, tables = settled
-        places = [place for place, attributes in enumerate(part.sets) if len(attributes) == 2]
-        pairs = {part.sets[place]: part.view(tables, place) for place in places}
+        layout, (part, tables) = self._layout, settled
+        own = np.flatnonzero(part.index.order == 2)
+        places = np.array([layout.places[part.sets[table]] for table in own.tolist()])
+        pairs = np.array([part.sets[table] for table in own.tolist()])
+        sizes = np.array(part.sizes)
+        singles, starts = np.zeros(len(sizes), dtype=np.int64), np.full((len(sizes), len(sizes)), -1)
+        for table in np.flatnonzero(part.index.order == 1).tolist():
+            singles[part.sets[table]] = part.index.offset[table]
+        starts[tuple(pairs.T)] = starts[tuple(pairs[:, ::-1].T)] = part.index.offset[own]
         # A pair that was never measured is a prediction itself, and says nothing about others.
-        known = [pair for pair in pairs if self._variances[self._layout.places[pair]] < np.inf]
-        dependence = _dependence(len(part.sizes), pairs, known)
-        for first, second in pairs:
-            shared = np.minimum(dependence[first], dependence[second])
-            shared[[first, second]] = 0.0
-            place = self._layout.places[first, second]
-            if shared.max() <= 0 or self._variances[place] == 0:
-                continue
-            likely = np.argsort(-shared, kind="stable")[:_MOST_THROUGH]
-            likely = likely[shared[likely] > 0]
-            through = np.array([_through(pairs, first, third, second) for third in likely.tolist()])
-            weights = 2 * np.log(shared[likely]) + _nearness(
-                through, self._layout.view(self._measured, place), float(self._variances[place])
+        known = pairs[self._variances[places] < np.inf]
+        dependence = mutual_information(known, sizes, starts, tables)
+
+        def task(begin: int, end: int) -> None:
+            predict_pairs(
+                pairs[begin:end],
+                places[begin:end],
+                sizes,
+                singles,
+                starts,
+                tables,
+                dependence,
+                layout.index.offset,
+                self._variances,
+                self._measured,
+                self._given,
+                self.residuals,
             )
-            weights = np.exp(weights - weights.max())
-            joint = np.ascontiguousarray(np.tensordot(weights / weights.sum(), through, 1))
-            facets = [part.view(tables, part.places[second,]), part.view(tables, part.places[first,])]
-            self._layout.view(self.residuals, place)[...] = fit_proportionally(joint, facets, most_rounds=_CHAIN_ROUNDS)
-            self._given[place] = 1
+
+        # Through an attribute of s values, a pair takes s times its cells; and all attributes are looked at.
+        work = part.index.offset[own + 1] - part.index.offset[own]
+        work = np.concatenate([[0], np.cumsum(work * int(sizes.mean()) * MOST_THROUGH + len(sizes))])
+        over_tables(task, 0, len(pairs), work)
 
 
 class _Here:
@@ -381,42 +394,42 @@ class _Elsewhere:
         The same tables in this process, which receive the estimates.
     """
 
-    def __init__(self, workers: Hire, layout: Layout, here: _Here) -> None:
+    def __init__(self, workers: WorkerPool, layout: Layout, here: _Here) -> None:
         self._here = here
-        self._shares = workers.shares(_Remote, layout, "tables were estimated")
+        self._actors = workers.table_actors(_Remote, layout, "tables were estimated")
         try:
             openings: list[tuple[object, ...]] = [
                 (version, sharing, own.index, own.outer, own.degrees, variances)
                 for (version, sharing, own), variances in zip(
-                    self._shares.openings(), self._shares.per_part(here.variances), strict=True
+                    self._actors.opening_arguments(), self._actors.per_part(here.variances), strict=True
                 )
             ]
-            self._shares.call("open", openings)
-            self._shares.send(here.measured[layout.inner_cells :])
+            self._actors.call("open", openings)
+            self._actors.send(here.measured[layout.inner_cells :])
         except BaseException:
-            self.dismiss()
+            self.close()
             raise
 
     def predict(self, _parts: Ranges, inner: Floats) -> Floats:
         """As `_Here.predict`, for all outer tables."""
-        found: Floats = sum(self._shares.call("predict", [(inner,)] * len(self._shares)))
+        found: Floats = sum(self._actors.call("predict", [(inner,)] * len(self._actors)))
         return found
 
     def weigh(self, _parts: Ranges, likelier: Floats) -> Floats:
         """As `_Here.weigh`, for all outer tables."""
-        found = self._shares.call("weigh", [(likelier,)] * len(self._shares))
-        return np.concatenate([np.zeros(self._shares.layout.outer), *found])
+        found = self._actors.call("weigh", [(likelier,)] * len(self._actors))
+        return np.concatenate([np.zeros(self._actors.layout.outer), *found])
 
     def estimate(self, _parts: Ranges, prior: Floats, quiet: Floats) -> None:
         """As `_Here.estimate`, for all outer tables; the estimates are fetched."""
-        layout, here = self._shares.layout, self._here
-        found = self._shares.call("estimate", [(prior, own) for own in self._shares.per_part(quiet)])
+        layout, here = self._actors.layout, self._here
+        found = self._actors.call("estimate", [(prior, own) for own in self._actors.per_part(quiet)])
         here.errors[layout.outer :] = np.concatenate(found)
-        self._shares.fetch(here.residuals[layout.inner_cells :], "read")
+        self._actors.fetch(here.residuals[layout.inner_cells :], "read")
 
-    def dismiss(self) -> None:
+    def close(self) -> None:
         """Let workers forget their tables."""
-        self._shares.dismiss()
+        self._actors.close()
 
 
 class _Remote:
@@ -424,11 +437,8 @@ class _Remote:
 
     def open(self, version: str, sharing: int, index: Index, outer: int, degrees: Floats, variances: Floats) -> None:
         """Make room for tables whose measured residuals come later."""
-        begin_work(version)
         cells, tables = int(index.offset[-1]), len(index.order)
-        require_memory(
-            sharing * 2 * 8 * cells, f"the share of {sharing} workers of one machine", [], advice="use more machines"
-        )
+        prepare_worker(version, sharing * 2 * 8 * cells, sharing)
         index = Index(*(np.array(one) for one in index))
         self._outer, self._first, self._parts = outer, int(index.offset[outer]), [(outer, tables)]
         self._here = _Here(
@@ -468,7 +478,7 @@ class _Remote:
         self.__dict__.clear()
 
 
-def _rounds(layout: Layout, residuals: Floats, errors: Floats, *, workers: Hire | None = None) -> Splitting:
+def _rounds(layout: Layout, residuals: Floats, errors: Floats, *, workers: WorkerPool | None = None) -> Splitting:
     """Return the solver after some rounds, the total held."""
     weights = _weights(layout, errors)
     weights[0] = np.inf
@@ -477,9 +487,9 @@ def _rounds(layout: Layout, residuals: Floats, errors: Floats, *, workers: Hire 
     if workers is None:
         rounds = Splitting(problem)
     else:
-        crew = workers(problem)
-        lay_out(problem, crew)
-        rounds = Splitting(problem, crew=crew)
+        parts = workers.divide(problem)
+        lay_out(problem, parts)
+        rounds = Splitting(problem, parts=parts)
     rounds.run(_ROUNDS)
     return rounds
 
@@ -494,45 +504,3 @@ def _weights(layout: Layout, errors: Floats) -> Floats:
     if layout.index.order.max() > 2:
         weights[layout.index.order == 1] *= _SINGLES
     return weights
-
-
-def _dependence(attributes: int, pairs: dict[AttributeSet, Floats], known: Sequence[AttributeSet]) -> Floats:
-    """Return the mutual information of two attributes, in nats, for the pairs that are known; zero for the others."""
-    found = np.zeros((attributes, attributes))
-    for first, second in known:
-        joint = pairs[first, second]
-        total = joint.sum()
-        if total <= 0:
-            continue
-        shares = joint / total
-        independent = np.multiply.outer(shares.sum(axis=1), shares.sum(axis=0))
-        positive = (shares > 0) & (independent > 0)
-        information = float(np.vdot(shares[positive], np.log(shares[positive] / independent[positive])))
-        found[first, second] = found[second, first] = information
-    return found
-
-
-def _through(pairs: dict[AttributeSet, Floats], first: int, third: int, second: int) -> Floats:
-    """Return the table of two attributes that are independent given a third one."""
-    rows, columns = _oriented(pairs, first, third), _oriented(pairs, third, second)
-    # Both tables say how many have each value of c, up to rounds of the solver; neither is preferred.
-    middle = np.sqrt(rows.sum(axis=0) * columns.sum(axis=1))
-    joint: Floats = rows @ ratio(columns, middle[:, None])
-    return joint
-
-
-def _nearness(predictions: Floats, measured: Floats, variance: float) -> Floats:
-    """Return the exponent of (4) for predictions of a pair, shape (predictions,); zeros if it was not measured."""
-    if variance == np.inf:
-        return np.zeros(len(predictions))
-    residuals = predictions - predictions.mean(axis=1, keepdims=True)
-    residuals -= residuals.mean(axis=2, keepdims=True)
-    distances: Floats = np.square(residuals - measured).sum(axis=(1, 2))
-    degrees = max((measured.shape[0] - 1) * (measured.shape[1] - 1), 1)
-    exponents: Floats = -distances / (2 * max(variance, float(distances.min()) / degrees, _LEAST_VARIANCE))
-    return exponents
-
-
-def _oriented(pairs: dict[AttributeSet, Floats], row: int, column: int) -> Floats:
-    """Return the table of two attributes with the first one along the rows."""
-    return pairs[row, column] if row < column else pairs[column, row].T
