@@ -6,8 +6,8 @@ import pytest
 
 from margrave.cli import options
 from margrave.cli.app import _FUNCTIONS
-from margrave.cli.job import Job, all_options, mechanism_options, method_options
 from margrave.errors import JobError
+from margrave.job import Job, all_options, mechanism_options, method_options
 from margrave.mechanisms.adaptive_planner import AdaptivePlanner
 from margrave.mechanisms.gaussian_marginals import GaussianMarginals
 from margrave.mechanisms.residual_planner import ResidualPlanner

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 import typer
 
-from margrave.cli.job import Job, all_options, mechanism_options, mechanism_summary, method_options
+from margrave.job import Job, all_options, mechanism_options, mechanism_summary, method_options
 from margrave.options import Option, OptionKind, options_of
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
