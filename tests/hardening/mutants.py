@@ -2,6 +2,7 @@
 
     python tests/hardening/mutants.py                      # all rooms, twelve mutants a module
     python tests/hardening/mutants.py --room privacy --sample 25 --seed 2
+    python tests/hardening/mutants.py --module prior/levels --tests tests/laws --tests tests/unit/reconstruction
     python tests/hardening/mutants.py --only 'boundary.py:97:+'   # one mutant again, with the output of the tests
 
 It works on a copy of the tracked files in a temporary folder, and goes in two steps. First the tests of all rooms run
@@ -574,6 +575,8 @@ def main() -> None:
     parser.add_argument("--room", action="append", choices=[*ROOMS], help="a room; all of them by default")
     parser.add_argument("--sample", type=int, default=12, help="mutants a module")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--module", action="append", help="only modules whose path contains this text")
+    parser.add_argument("--tests", action="append", help="which tests to choose from; those of all rooms by default")
     parser.add_argument("--only", help="only mutants whose name contains this text; prints what the tests said")
     parser.add_argument("--folder", type=Path, help="where to work; a record of calls in it is used again")
     parser.add_argument(
@@ -588,7 +591,7 @@ def main() -> None:
     bench.copy()
     if not bench.record.exists():
         print("running the tests once, to see what they call …", flush=True)
-        tests = [one for one in TESTS if (bench.folder / "tree" / one).exists()]
+        tests = [one for one in options.tests or TESTS if (bench.folder / "tree" / one).exists()]
         tests += [f"--ignore={one}" for one in LEFT_OUT]
         output = bench.folder / "calls.txt"
         print(bench.run(tests, cache=bench.cache, seconds=7200, output=output, plugin=True), flush=True)
@@ -600,7 +603,10 @@ def main() -> None:
         done = {row["place"]: row["outcome"] for row in rows}
     for room in options.room or ROOMS:
         score: dict[str, int] = defaultdict(int)
-        for mutant in sampled(room_files(room), options.sample, options.seed):
+        files = room_files(room)
+        if options.module is not None:
+            files = [one for one in files if any(part in one for part in options.module)]
+        for mutant in sampled(files, options.sample, options.seed):
             if options.only is not None and options.only not in mutant.name:
                 continue
             if mutant.place in done:
