@@ -186,7 +186,7 @@ def test_departures_that_nothing_explains_say_nothing():
 @pytest.mark.parametrize("usual_cells", [0.0, 3.0])
 @pytest.mark.parametrize("rounds", [1, 4])
 def test_learning_is_the_em_algorithm_where_cells_say_nothing_of_what_they_cannot_have(usual_cells, rounds):
-    """Against plain loops: what a cell can have is shared out by likelihood, and what it cannot have keeps its share."""
+    """Against plain loops: what a cell can have is shared by likelihood, and what it cannot have keeps its share."""
     draw = np.random.default_rng(rounds)
     usual = starting_prior(1)
     kinds = np.array([0, 0, 1, 2, 3, 4, 5, 6, 6])
