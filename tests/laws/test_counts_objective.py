@@ -193,7 +193,7 @@ def test_a_table_of_more_weight_is_measured_better():
 def test_tables_that_are_asked_for_count_more_than_tables_inside_others():
     asked = Importance.of(*_weighted(Workload.up_to(DOMAIN, 3)))
     inside = Importance.of(*_weighted(Workload.all_kway(DOMAIN, 3)))
-    assert inside.orders.tolist() == [0.0, 1 / 16, 1 / 5, 1.0]
+    assert inside.orders.tolist() == [0.0, 1 / 30, 1 / 10, 1.0]
     assert (asked.orders[1:3] > inside.orders[1:3]).all()
     for order in (1, 2, 3):
         assert inside.tables[_weighted(Workload.all_kway(DOMAIN, 3))[0].index.order == order].sum() == pytest.approx(1)

@@ -36,7 +36,7 @@ attributes k, and relative changes are compared between different k:
 
     minimise  Σ_k ω_k log E_k      over added precisions x ≥ 0 with  ½ Σ p_τ x_τ ≤ ρ,                            (5)
     E_k = the mean of L_A over the tables of k attributes, each with weight u_A = max w_γ over γ ⊇ A,
-    ω_k = Σ_γ w_γ a_(|γ|−k)       over the tables γ of the workload of k attributes or more, a = 1, 1/5, 1/16, …
+    ω_k = Σ_γ w_γ a_(|γ|−k)       over the tables γ of the workload of k attributes or more, a = 1, 1/10, 1/30, …
 
 So tables inside those of the workload count too, less with each attribute that they lack.
 
@@ -86,7 +86,7 @@ _GRID = np.arange(-84.0, 24.01, _GRID_STEP)
 _TINY = 1e-300
 # a of equation (5), by how many attributes a table lacks; a quarter of the last for each further one. And the share of
 # the budget that is the floor. Chosen on generated tables (docs/adaptive.md).
-LOWER_ORDERS = (1.0, 0.2, 0.0625)
+LOWER_ORDERS = (1.0, 1 / 10, 1 / 30)
 FLOOR = 1 / 64
 _MOST_STEPS = 60
 _CONVERGED = 1e-5
