@@ -18,7 +18,7 @@ import numpy as np
 
 from margrave.algebra import transform
 from margrave.domain.values import Label, table_label
-from margrave.errors import QueryError, ReleaseError
+from margrave.errors import ReleaseError
 from margrave.measurements.entries import read_only
 from margrave.release.condition import Masks, both, read_condition
 from margrave.release.count_errors import BOUNDS, Line
@@ -69,11 +69,11 @@ def read_query(domain: Domain, where: Where, by: Iterable[str]) -> Query:
         The attributes to group by.
     """
     if isinstance(by, str) or not isinstance(by, Iterable):
-        raise QueryError(f"by is {by!r}", remedy=f"give a list of attributes, as in ({by!r},)")
+        raise ReleaseError(f"by is {by!r}", remedy=f"give a list of attributes, as in ({by!r},)")
     names = tuple(by)
     every = [(name, _all(domain, name)) for name in names]
     if len(dict(every)) != len(names):
-        raise QueryError(f"by names an attribute twice in {table_label(names)}", remedy="name each once")
+        raise ReleaseError(f"by names an attribute twice in {table_label(names)}", remedy="name each once")
     return Query(names, both(dict(every), read_where(domain, where)))
 
 
@@ -84,7 +84,7 @@ def read_where(domain: Domain, where: Where) -> Masks:
     elif isinstance(where, Mapping):
         masks = {name: _all(domain, name) & domain[name].among(_listed(labels)) for name, labels in where.items()}
     else:
-        raise QueryError(
+        raise ReleaseError(
             f"a condition cannot be {where!r}",
             remedy="write it as a text, as in \"sex = 'F'\", or as labels by attribute, as in {'sex': 'F'}",
         )
@@ -300,7 +300,7 @@ def answer_share(tables: PublishedTables, where: Where, of: Where, *, by: Iterab
     condition = read_where(tables.domain, where)
     for name in condition:
         if name in whole.by:
-            raise QueryError(
+            raise ReleaseError(
                 f"the share is grouped by {name!r} and a condition on it", remedy="move the condition to of=…"
             )
     part = Query(whole.by, _some(both(whole.masks, condition)))
@@ -328,7 +328,7 @@ def _some(masks: Masks) -> Masks:
     """Return what a condition means, or refuse one that nothing can meet."""
     for name, mask in masks.items():
         if not mask.any():
-            raise QueryError(
+            raise ReleaseError(
                 f"no value of attribute {name!r} meets the condition", remedy="the count would always be 0"
             )
     return masks
