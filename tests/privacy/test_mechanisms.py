@@ -24,6 +24,7 @@ from strategies import families, seeds
 from margrave import CodedTable, boundary
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
+from margrave.data.counting.tally import Tally
 from margrave.domain import Domain
 from margrave.errors import (
     BudgetRefusedError,
@@ -402,7 +403,7 @@ def whole_score(counts, estimates):
     """Equation (1) of scalable_mwem in Python's integers."""
     total = 0
     for count, estimate in zip(counts.ravel().tolist(), estimates.ravel().tolist(), strict=True):
-        total += abs(min(count, BOUND) * UNITS - round(min(max(estimate, -BOUND), BOUND) * UNITS))
+        total += abs(min(max(count, 0), BOUND) * UNITS - round(min(max(estimate, -BOUND), BOUND) * UNITS))
     return min(total, CAP)
 
 
@@ -468,6 +469,32 @@ def test_one_person_moves_no_score_by_more_than_their_rows(shape_and_family, see
     assert int(np.abs(with_person - without).max()) <= contributions * UNITS
 
 
+@given(families(), seeds, st.integers(1, 5), st.sampled_from([2**37, 2**62, 2**63, 2**64]))
+@settings(deadline=None, max_examples=60)
+def test_one_person_in_a_column_of_counts_moves_no_score_by_more_than_their_rows(
+    shape_and_family, seed, contributions, total
+):
+    """Where all counts add up to a cut, or to where 64 bits end: wrapped around, a score would move by 2⁵³."""
+    sizes, family = shape_and_family
+    layout = Layout.of(sizes, family)
+    generator = np.random.default_rng(seed)
+    codes = np.ascontiguousarray(generator.integers(0, sizes, size=(30, len(sizes))).T, dtype=np.uint8)
+    without = np.full(30, (total - 1) // 30)
+    without[0] += (total - 1) % 30
+    with_person = without.copy()
+    np.add.at(with_person, generator.integers(0, 30, size=contributions), 1)
+    counts = []
+    for weights in (without, with_person):
+        tally = Tally(layout)
+        tally.add(codes, weights)
+        counts.append(tally.counts())
+    for (_, first), (_, second) in zip(*map(layout.views, counts), strict=True):
+        assert int(np.abs(second - first).sum()) <= contributions
+    estimate = estimate_from(layout, seed)
+    scores = [estimate.scores(each) for each in counts]
+    assert int(np.abs(scores[1] - scores[0]).max()) <= contributions * UNITS
+
+
 @given(st.integers(1, 700), seeds, st.floats(0, 300))
 @settings(deadline=None, max_examples=40)
 def test_scores_stay_within_64_bits_whatever_is_estimated_and_counted(size, seed, magnitude):
@@ -476,7 +503,11 @@ def test_scores_stay_within_64_bits_whatever_is_estimated_and_counted(size, seed
     estimate = _RunningEstimate(layout)
     estimate._values[:] = generator.normal(size=layout.cells) * 10**magnitude
     tables = transform.reconstruct(layout, estimate._values)
-    for counts in (generator.integers(0, 2**62, size=layout.cells), np.full(layout.cells, 2**63 - 1)):
+    for counts in (
+        generator.integers(0, 2**62, size=layout.cells),
+        np.full(layout.cells, 2**63 - 1),
+        generator.integers(-(2**63), 0, size=layout.cells),
+    ):
         scores = estimate.scores(counts)
         for place, (_, exact) in enumerate(layout.views(counts)):
             assert 0 <= int(scores[place]) == whole_score(exact, layout.view(tables, place)) <= CAP
