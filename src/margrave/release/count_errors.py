@@ -73,6 +73,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
+from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING
 
@@ -736,12 +737,21 @@ class _Pool:
 
     def _means(self, table: int, expected: Floats) -> tuple[float, float]:
         """Return B and V of a cell of a table."""
-        layout = self.layout
-        parts = list(layout.subsets(table))
-        cells, inside = np.diff(layout.index.offset)[table], np.diff(layout.index.offset)[parts]
-        factors = layout.degrees[parts] * inside / float(cells) ** 2
-        variances = np.maximum(self.variances[parts], _LEAST_VARIANCE) * (self.variances[parts] > 0)
-        return float(expected[parts] @ factors), float(variances @ factors)
+        parts, factors, variance = self._factors[table]
+        return float(expected[parts] @ factors), variance
+
+    @cached_property
+    def _factors(self) -> list[tuple[NDArray[np.intp], Floats, float]]:
+        """By table: the residuals inside it, their factors in a cell, and V of a cell."""
+        layout, found = self.layout, []
+        sizes = np.diff(layout.index.offset)
+        weights = layout.degrees * sizes
+        variances = np.maximum(self.variances, _LEAST_VARIANCE) * (self.variances > 0)
+        for table, cells in enumerate(sizes.tolist()):
+            parts = np.fromiter(layout.subsets(table), dtype=np.intp)
+            factors = weights[parts] / float(cells) ** 2
+            found.append((parts, factors, float(variances[parts] @ factors)))
+        return found
 
 
 def _ramps(relative: Floats) -> Floats:
