@@ -13,7 +13,16 @@ from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.methods.method import Made, Method, Request, Words
 from margrave.reconstruction.estimates import Estimates, estimate_residuals
-from margrave.release.count_errors import Bounds, Line, Reliability, _Pool, largest_square, learn_errors
+from margrave.release.count_errors import (
+    KNOTS,
+    Bounds,
+    Line,
+    Reliability,
+    _Pool,
+    _smoothed_away,
+    largest_square,
+    learn_errors,
+)
 from margrave.synthesis.made_up_draws import pretended_noise
 
 
@@ -105,6 +114,53 @@ def test_the_spread_is_the_variance_of_a_linear_method():
         # Pooling adds ten cells, with more noise the larger the count.
         assert (heights[k][many] < 0.36 + 0.64 * 10 / 30 + 0.11).all()
         assert (np.diff(heights[k]) >= -1e-12).all()
+
+
+@pytest.mark.parametrize(("clump", "least", "most"), [(1.0, 1.0, 4.0), (10.0, 6.5, 16.0)])
+def test_the_size_of_clumps_is_found_where_a_method_publishes_what_is_predicted(clump, least, most):
+    """φ of 64,000 cells of 40 people each, with noise of 93 a cell, that vary by φ × 40 around what is published.
+
+    The mean of what cells err by has a standard deviation of 8,600 √(2/64,000) = 48, so that of φ is 1.2: both ranges
+    are missed by one seed in a thousand, and either φ would be noticed in place of the other.
+    """
+    layout = Layout.of((40, 40, 40), [(0, 1, 2)])
+    draw = np.random.default_rng(11)
+    true = 40 + np.sqrt(clump * 40) * draw.standard_normal((40, 40, 40))
+    variances = np.full(len(layout.sets), 1e4)
+    variances[0] = 1.0
+    noise = next(iter(pretended_noise(layout, variances, seed=12, draws=1)))
+    truth, published = np.empty(layout.cells), np.empty(layout.cells)
+    for place, members in enumerate(layout.sets):
+        summed = tuple(axis for axis in range(3) if axis not in members)
+        layout.view(truth, place)[...] = true.sum(axis=summed)
+        layout.view(published, place)[...] = 40.0 * 40 ** len(summed)
+    values = transform.decompose(layout, truth) + noise
+    estimates = Estimates(layout, values, np.ones(len(layout.sets), dtype=np.int64), 1 / variances)
+    found = _Pool.of(estimates, published, variances).clumps(np.zeros((4, KNOTS)))
+    assert least <= found[3] <= most
+    assert (found >= 1).all()
+
+
+def test_what_a_measurement_does_not_show_is_the_bias_of_the_posterior_mean():
+    """A cell that varies by v around its prediction, measured with noise V: what v V²/(v + V)² is, by simulation."""
+    draw = np.random.default_rng(3)
+    count, clump, variance = 50.0, 4.0, 300.0
+    away = np.sqrt(clump * count) * draw.standard_normal(200_000)
+    bias = away * (clump * count / (clump * count + variance)) - away
+    expected = _smoothed_away(np.array([count]), np.array([count]), variance, clump)
+    # The mean square of 200,000 normal numbers is off by 0.3 % as standard deviation.
+    np.testing.assert_allclose(np.mean(bias**2), expected[0], rtol=0.016)
+
+
+def test_no_interval_ends_above_what_contains_the_count_unless_by_its_own_error():
+    release = released(0.1, 0, "lnn")
+    for members in WORKLOAD.positions:
+        names = DOMAIN.names(members)
+        table = release.table(*names)
+        own = np.ceil(table.values + 1.2 * 1.96 * table.count_error)
+        for axis in range(len(names)):
+            line = release.table(*(name for name in names if name != names[axis]))
+            assert (table.count_high <= np.maximum(np.expand_dims(line.count_high, axis), np.maximum(own, 1))).all()
 
 
 def cells(epsilon, method="lnn"):
