@@ -741,8 +741,8 @@ BAD = {
     "share 0": (by_rounds, {"initial_share": 0}, PlanError, "initial_share is 0; give a number between 0 and 1"),
     "share 1": (by_rounds, {"initial_share": 1}, PlanError, "initial_share is 1; give a number between 0 and 1"),
     "share text": (by_rounds, {"initial_share": "x"}, PlanError, "initial_share must be a finite number"),
-    "no workload": (by_rounds, {"workload": "age"}, PlanError, "expected a Workload, got 'age'"),
-    "no budget": (by_rounds, {"budget": 0.5}, PlanError, "expected a Budget, got 0.5"),
+    "no workload": (by_rounds, {"workload": "age"}, PlanError, "expected a Workload, got a str"),
+    "no budget": (by_rounds, {"budget": 0.5}, PlanError, "expected a Budget, got a float"),
     "another domain": (
         by_rounds,
         {"workload": Workload.all_kway(OTHER, 2)},

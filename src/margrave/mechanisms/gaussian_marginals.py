@@ -26,7 +26,7 @@ from margrave.boundary import measure_marginal
 from margrave.data.source import is_source, open_source
 from margrave.discrete_gaussian import exact_variance
 from margrave.domain.domain import Domain
-from margrave.errors import DataError, PlanError
+from margrave.errors import DataError, DomainError, PlanError, expected
 from margrave.measurements.measurements import Measurements
 from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
@@ -266,7 +266,7 @@ def gaussian_marginals(
 def _domain(source: object, domain: Domain | None) -> Domain:
     """Return the declared domain: the one given, or that of a table which has one."""
     if domain is not None and not isinstance(domain, Domain):
-        raise DataError(f"expected a Domain, got a {type(domain).__name__}", remedy="read one, as in Domain.read(path)")
+        raise DomainError(expected("a Domain", domain), remedy="read one, as in Domain.read(path)")
     if domain is None and not is_source(source):
         raise DataError("the table has no declared domain", remedy="give one, as in domain=Domain.read(path)")
     own: Domain = domain if domain is not None else source.domain  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ from margrave.algebra.layout import Layout
 from margrave.boundary import StagedResiduals, check_range, measure_residuals
 from margrave.data.source import open_source
 from margrave.discrete_gaussian import exact_variance
-from margrave.errors import PlanError
+from margrave.errors import PlanError, expected
 from margrave.measurements.measurements import Measurements
 from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
@@ -273,7 +273,7 @@ class ResidualPlanner(Mechanism):
             return made
         if not isinstance(self.plan, Plan):
             raise PlanError(
-                f"expected a Plan, got a {type(self.plan).__name__}",
+                expected("a Plan", self.plan),
                 remedy="make one with plan(workload, budget, contributions=…)",
             )
         own = {"workload": self.plan.workload, "budget": self.plan.budget, "contributions": self.plan.contributions}

@@ -36,7 +36,15 @@ import numpy as np
 from margrave.algebra.kernels import Integers, thread_count
 from margrave.data.redaction import empty_frames, quietly
 from margrave.data.source import Source, TableSource, is_source
-from margrave.errors import BudgetRefusedError, DataError, DomainError, LedgerError, MeasurementError, PlanError
+from margrave.errors import (
+    BudgetRefusedError,
+    DataError,
+    DomainError,
+    LedgerError,
+    MeasurementError,
+    PlanError,
+    expected,
+)
 from margrave.measurements.measurements import Measurements
 from margrave.measurements.provenance import Provenance, Step
 from margrave.memory import require_memory
@@ -236,9 +244,7 @@ def _check_memory(domain: Domain, layout: Layout, arrays: float) -> None:
 def checked_source(source: Source) -> Source:
     """Return what counts the private table if it can."""
     if not is_source(source):
-        raise DataError(
-            f"expected a source of counts, got a {type(source).__name__}", remedy="open it with open_source"
-        )
+        raise DataError(expected("a source of counts", source), remedy="open it with open_source")
     return source
 
 
@@ -261,7 +267,7 @@ def checked_sampler(
     drawing = gaussian_sampler(sampler) if isinstance(sampler, str) else sampler
     if not all(hasattr(drawing, name) for name in ("name", "private", "draw", "spawn")):
         raise MeasurementError(
-            f"expected a sampler, got a {type(drawing).__name__}",
+            expected("a sampler", drawing),
             remedy="give 'margrave', 'opendp' or gaussian_sampler(source=…)",
         )
     asked = list(variances)
@@ -344,7 +350,7 @@ def _checked_ledger(ledger: Ledger) -> Ledger:
     """Return the ledger if it is one: a path instead of a ledger must not fail after the table was read."""
     able = all(callable(getattr(ledger, verb, None)) for verb in ("check", "charge", "require_domain"))
     if not able or not hasattr(ledger, "torn"):
-        raise LedgerError(f"expected a Ledger, got a {type(ledger).__name__}", remedy="give Ledger(path, cap=…)")
+        raise LedgerError(expected("a Ledger", ledger), remedy="give Ledger(path, cap=…)")
     return ledger
 
 
