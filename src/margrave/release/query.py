@@ -9,6 +9,7 @@ Shares, ratios of two such counts, are in ``share``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +22,7 @@ from margrave.domain.values import Label, table_label
 from margrave.errors import ReleaseError
 from margrave.measurements.entries import read_only
 from margrave.release.condition import Masks, both, read_condition
-from margrave.release.count_errors import BOUNDS, Line
+from margrave.release.count_errors import BOUNDS, Line, count_interval, least_high
 from margrave.release.share import Share
 from margrave.release.table import Counts, Table
 from margrave.release.uncertainty import Mask, direct_noise, query_covariance, unmeasured
@@ -222,6 +223,9 @@ def answer(tables: PublishedTables, place: int, query: Query, level: float) -> T
     values = _counted(tables, query, tables.values(place), place)
     missing = tables.missing(place, cell)
     variance = None if missing else tables.covariance(place, cell, cell)
+    errors = largest = None
+    if tables.errors is not None:
+        errors, largest = _Contained(tables, place, level, {}).errors(query)
     return Table(
         attributes=query.by,
         values=read_only(values),
@@ -231,10 +235,11 @@ def answer(tables: PublishedTables, place: int, query: Query, level: float) -> T
         note=tables.note(missing, variance),
         level=level,
         direct=None if variance is None else tables.direct_noise(place, cell),
-        count_error=None if tables.errors is None else _expected_errors(tables, place, query, {}),
+        count_error=errors,
         noise=None if missing else _noise(tables, place, cell),
         bounds=BOUNDS if tables.errors is None else tables.errors.bounds,
         smoothed=tables.method.agree,
+        largest=largest,
     )
 
 
@@ -245,39 +250,64 @@ def _noise(tables: PublishedTables, place: int, cell: Sequence[Mask]) -> float |
     return tables.errors.std_error(tables.estimates, place, cell)
 
 
-def _expected_errors(tables: PublishedTables, place: int, query: Query, found: dict[frozenset[str], Floats]) -> Floats:
-    """Return the expected errors of the counts of a query, given those of all that it is part of.
+@dataclass(eq=False)
+class _Contained:
+    """Errors of the counts of queries over one table, each judged by all that it is part of.
 
-    Parameters
+    Attributes
     ----------
-    tables, place, query
+    tables, place, level
         As in `answer`.
     found
-        Errors of queries that ask for less, by the attributes that they still ask for; to be added to.
+        What is known of queries that ask for less, by the attributes that they still ask for.
     """
-    narrow = [name for name, mask in query.masks.items() if name in query.by or not mask.all()]
-    key = frozenset(narrow)
-    if key in found:
-        return found[key]
-    errors, lines = tables.errors, []
-    if errors is None:
-        raise ReleaseError("the release has no errors of its counts", remedy="reconstruct with errors=True")
-    # Tables that do not agree are not near their means: what is cut off at zero is too large.
-    for name in narrow if tables.method.agree else ():
+
+    tables: PublishedTables
+    place: int
+    level: float
+    found: dict[frozenset[str], tuple[Floats, Floats | None]]
+
+    def errors(self, query: Query) -> tuple[Floats, Floats | None]:
+        """Return the expected errors of the counts of a query, and the most that each can be, if that is known."""
+        key = frozenset(_narrow(query))
+        if key not in self.found:
+            tables, place = self.tables, self.place
+            if tables.errors is None:
+                raise ReleaseError("the release has no errors of its counts", remedy="reconstruct with errors=True")
+            # Tables that do not agree are not near their means: what is cut off at zero is too large.
+            lines = [self._line(query, name) for name in _narrow(query)] if tables.method.agree else []
+            values = _counted(tables, query, tables.values(place), place)
+            errors = tables.errors.of(tables.estimates, place, _cell(tables, place, query), values, lines)
+            self.found[key] = errors, least_high(lines, errors)
+        return self.found[key]
+
+    def _line(self, query: Query, name: str) -> Line:
+        """Return what the counts of a query are part of: those of the same query that counts all values of ``name``."""
+        tables, place = self.tables, self.place
         size = tables.domain[name].size
         wider = Query(
             tuple(other for other in query.by if other != name), {**query.masks, name: _all(tables.domain, name)}
         )
-        inside = _expected_errors(tables, place, wider, found)
         counts = _counted(tables, wider, tables.values(place), place)
+        errors, largest = self.errors(wider)
+        cell = _cell(tables, place, wider)
+        estimate = std_error = noise = None
+        if not tables.missing(place, cell):
+            estimate = _counted(tables, wider, tables.unbiased(place), place)
+            variance = tables.covariance(place, cell, cell)
+            std_error = None if variance is None else math.sqrt(variance)
+            noise = _noise(tables, place, cell)
+        _, high = count_interval(counts, errors, estimate, std_error, self.level, noise=noise, largest=largest)
         if name in query.by:
             axis = query.by.index(name)
-            counts, inside = np.expand_dims(counts, axis), np.expand_dims(inside, axis)
+            counts, errors, high = (np.expand_dims(one, axis) for one in (counts, errors, high))
         share = 1 / size if name in query.by else np.count_nonzero(query.masks[name]) / size
-        lines.append(Line(counts, inside, share))
-    values = _counted(tables, query, tables.values(place), place)
-    found[key] = errors.of(tables.estimates, place, _cell(tables, place, query), values, lines)
-    return found[key]
+        return Line(counts, errors, share, high)
+
+
+def _narrow(query: Query) -> list[str]:
+    """Return the attributes of which a query does not count all values."""
+    return [name for name, mask in query.masks.items() if name in query.by or not mask.all()]
 
 
 def answer_share(tables: PublishedTables, where: Where, of: Where, *, by: Iterable[str], level: float) -> Share:
