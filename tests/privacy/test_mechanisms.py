@@ -36,6 +36,7 @@ from margrave.errors import (
     PlanError,
 )
 from margrave.measurements import Measurements
+from margrave.mechanisms import Run
 from margrave.mechanisms import scalable_mwem as mwem
 from margrave.mechanisms.adaptive_planner import adaptive_planner
 from margrave.mechanisms.gaussian_marginals import gaussian_marginals, marginal_cost
@@ -718,7 +719,7 @@ def test_what_is_no_source_is_refused_without_a_look_inside(run, source):
 def test_only_what_counts_is_counted():
     layout = Layout.of(DOMAIN.shape, PAIRS.positions)
     with pytest.raises(DataError, match="expected a source of counts, got a Frame; open it with open_source"):
-        spending(Frame(), PAIRS, layout, BUDGET, ledger=None, purpose="none").__enter__()
+        spending(Frame(), PAIRS, layout, BUDGET, run=Run(), purpose="none").__enter__()
 
 
 # --- bad input -------------------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from margrave.workload import Workload, require_workload
 
 if TYPE_CHECKING:
     from margrave.measurements.measurements import Measurements
-    from margrave.mechanisms.spending import Keep
     from margrave.planning.expectation import Expectation
     from margrave.privacy.ledger import Ledger
     from margrave.privacy.noise import Sampler
@@ -35,6 +34,8 @@ MECHANISMS = {
 # What the command line uses where none is named: the one of least error; the other where a plan is asked for by its
 # objective or by margins of error, which have to be known before anything is measured.
 DEFAULT, DEFAULT_FOR_PLANS = "adaptive", "planner"
+# Saves measurements.
+Keep = Callable[["Measurements"], None]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,9 +47,9 @@ from margrave.boundary import MOST_ROWS, measure_marginal
 from margrave.data.source import open_source
 from margrave.errors import PlanError
 from margrave.measurements.measurements import Measurements
-from margrave.mechanisms import Mechanism, Run, checked_request
+from margrave.mechanisms import Keep, Mechanism, Run, checked_request
 from margrave.mechanisms.gaussian_marginals import marginal_cost
-from margrave.mechanisms.spending import Keep, Spending, checked_sampler, provenance, spending
+from margrave.mechanisms.spending import Spending, checked_sampler, spending
 from margrave.options import option
 from margrave.planning.coefficients import checked_contributions
 from margrave.privacy.budget import Budget, Number, exact_number
@@ -181,27 +181,13 @@ class ScalableMWEM(Mechanism):
             asked,
             layout,
             charged,
-            ledger=run.ledger,
+            run=run,
             purpose=purpose,
             arrays=_ARRAYS,
-            keep=run.keep,
-            defer_signals=run.defer_signals,
         ) as spent:
 
             def record(steps: list[tuple[str, Fraction]], cut_short: str | None) -> Provenance:
-                return provenance(
-                    self.title,
-                    steps,
-                    charged,
-                    split.rows,
-                    drawing,
-                    counted=table_source,
-                    entry=spent.entry,
-                    source=coins,
-                    adaptive=True,
-                    cut_short=cut_short,
-                    description=self.description(),
-                )
+                return spent.record(self, steps, split.rows, drawing, entropy=coins, adaptive=True, cut_short=cut_short)
 
             return self._rounds(asked, layout, split, spent, drawing, coins, record, run.progress)
 
