@@ -393,7 +393,7 @@ class Job:
         """Return the mechanism, with its options."""
         name = self.mechanism_name
         chosen = mechanism_class(name)
-        options = dict(_own(self.mechanism_options, chosen, f"the mechanism {name}"))
+        options = dict(_own(self.mechanism_options, name, _mechanism_classes(), "mechanism"))
         if self.target is not None:
             # The weights by which targets are met are those of this objective.
             options.setdefault("objective", TARGET_OBJECTIVE)
@@ -406,7 +406,7 @@ class Job:
     def reconstructing(self) -> Method:
         """Return the method, with its options; it always gives tables, because the budget is spent by then."""
         usual = find(self.method or USUAL_METHOD)
-        return replace(usual, **_own(self.method_options, type(usual), f"the method {usual.name}")).lenient()
+        return replace(usual, **_own(self.method_options, usual.name, _method_classes(), "method")).lenient()
 
     def _bounds(self) -> Bounds:
         """Return where counts stop being reliable."""
@@ -712,7 +712,7 @@ def budget_of(epsilon: float | None, rho: float | None, delta: float | None, pre
 
 def mechanism_options() -> dict[str, Option]:
     """Return the options of all mechanisms, by name; their modules are imported for it."""
-    return _options_by_name({name: mechanism_class(name) for name in MECHANISMS}, MEASURING)
+    return _options_by_name(_mechanism_classes(), MEASURING)
 
 
 def mechanism_summary() -> str:
@@ -724,12 +724,22 @@ def mechanism_summary() -> str:
 
 def method_options() -> dict[str, Option]:
     """Return the options of all methods, by name."""
-    return _options_by_name({one.name: type(one) for one in methods.REGISTERED}, WRITING)
+    return _options_by_name(_method_classes(), WRITING)
 
 
 def all_options() -> tuple[Option, ...]:
     """Return every option: those of a job, of mechanisms and of methods. Each is a key of job files."""
     return (*options_of(Job), *mechanism_options().values(), *method_options().values())
+
+
+def _mechanism_classes() -> dict[str, type]:
+    """Return all mechanisms by name."""
+    return {name: mechanism_class(name) for name in MECHANISMS}
+
+
+def _method_classes() -> dict[str, type]:
+    """Return all methods by name."""
+    return {one.name: type(one) for one in methods.REGISTERED}
 
 
 def _options_by_name(declared: Mapping[str, type], group: str) -> dict[str, Option]:
@@ -759,13 +769,18 @@ def _default(one: Option) -> str:
     return f" Default: {plain}."
 
 
-def _own(given: Mapping[str, Any], chosen: type, what: str) -> dict[str, Any]:
-    """Return options if they are those of what was chosen."""
-    known = {one.name: one for one in options_of(chosen)}
+def _own(given: Mapping[str, Any], chosen: str, classes: Mapping[str, type], what: str) -> dict[str, Any]:
+    """Return options if they are those of the mechanism or method that was chosen."""
+    known = {name: {one.name: one for one in options_of(own)} for name, own in classes.items()}
     for name in given:
-        if name not in known:
-            its = f"its options are {', '.join(one.flag for one in known.values())}" if known else "it has no options"
-            raise JobError(f"--{name.replace('_', '-')} is not an option of {what} ({its})", remedy="leave it out")
+        if name not in known[chosen]:
+            flags = ", ".join(one.flag for one in known[chosen].values())
+            its = f"its options are {flags}" if flags else "it has no options"
+            others = " or ".join(f"--{what} {other}" for other in known if name in known[other])
+            raise JobError(
+                f"--{name.replace('_', '-')} is not an option of the {what} {chosen} ({its})",
+                remedy=f"leave it out, or give {others}" if others else "leave it out",
+            )
     return dict(given)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from margrave.algebra.layout import Layout
-from margrave.errors import PlanError, ReleaseError, StoreError
+from margrave.errors import MeasurementError, PlanError, ReleaseError, StoreError, expected
 from margrave.measurements.measurements import Measurements
 from margrave.memory import on_disk
 from margrave.methods import DEFAULT, Method, find
@@ -24,7 +24,7 @@ from margrave.release.count_errors import BOUNDS, Bounds, learn_errors, require_
 from margrave.release.facts import Imprint
 from margrave.release.release import Release
 from margrave.release.table import Counts
-from margrave.workload import Workload
+from margrave.workload import Workload, require_workload
 
 if TYPE_CHECKING:
     from margrave.reconstruction.nonnegative import State
@@ -92,7 +92,7 @@ def reconstruct(
         used = unbiased if chosen.unbiased else estimates
         request = Request(measurements, workload, used, progress, begin, pool)
         made = chosen.make(request)
-        learned = learn_errors(chosen, request, made, bounds=bounds) if errors else None
+        learned = learn_errors(chosen, request, made, bounds=bounds, beside=unbiased) if errors else None
     counts = Counts(layout, made.marginals)
     return Release(workload, chosen, unbiased, counts, made.solution, measurements.provenance, measurements, learned)
 
@@ -107,17 +107,11 @@ def _check_workers(method: Method, workers: object) -> None:
 def _check_request(measurements: object, workload: object) -> None:
     """Refuse what is not measurements and a workload over the same domain."""
     if not isinstance(measurements, Measurements):
-        raise ReleaseError(
-            f"expected Measurements, got a {type(measurements).__name__}", remedy="give Measurements, then the Workload"
-        )
-    if not isinstance(workload, Workload):
-        raise ReleaseError(
-            f"expected a Workload, got a {type(workload).__name__}",
-            remedy="give one, as in Workload.all_kway(domain, 3)",
-        )
-    if workload.domain != measurements.domain:
+        raise MeasurementError(expected("Measurements", measurements), remedy="give Measurements, then the Workload")
+    wanted = require_workload(workload).domain
+    if wanted != measurements.domain:
         raise PlanError(
-            f"the workload is over {workload.domain!r} and the measurements over {measurements.domain!r}",
+            f"the workload is over {wanted!r} and the measurements over {measurements.domain!r}",
             remedy="make both over one domain (labels and descriptions count too)",
         )
 
@@ -127,7 +121,7 @@ def _state(method: Method, layout: Layout, start: object) -> State:
     if not method.restarts:
         raise ReleaseError(f"method {method.name!r} does not use a start", remedy="leave start out")
     if not isinstance(start, Release):
-        raise ReleaseError(f"expected a Release to start from, got a {type(start).__name__}")
+        raise ReleaseError(expected("a Release to start from", start))
     if start.solution is None:
         raise ReleaseError(
             f"the release to start from was made by {start.method.name!r}", remedy="start from one by 'lnn'"

@@ -189,3 +189,16 @@ def test_the_adaptive_planner_predicts_the_errors_of_its_first_measurement():
     first = noisy.precisions if noisy.first is None else noisy.first.precisions
     np.testing.assert_allclose(first, expected.precisions, rtol=0.01)
     assert mechanism_class("adaptive")().predict(WORKLOAD, budget, contributions=1) is None
+
+
+@pytest.mark.parametrize("name", [name for name in MECHANISMS if name != "marginals"])
+def test_a_private_table_in_the_place_of_another_argument_is_not_shown(name):
+    """Arguments in the wrong order: the message must not hold what the table holds."""
+    table = [("Ann Smith", 4711)]
+    for workload, budget in ((table, BUDGET), (WORKLOAD, table)):
+        with pytest.raises(PlanError, match=r"expected a (Workload|Budget), got a list") as caught:
+            mechanism_class(name)().measure("people.csv", workload, budget, contributions=1)
+        assert "Smith" not in str(caught.value)
+    with pytest.raises(PlanError) as caught:
+        mg.plan(table, BUDGET, contributions=1)
+    assert "Smith" not in str(caught.value)

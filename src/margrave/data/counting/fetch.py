@@ -38,7 +38,7 @@ T = TypeVar("T")
 # How many batches are read ahead, and the seconds after which a waiting thread looks whether it must stop.
 _AHEAD = 2
 _SECONDS = 0.1
-# Larger than the number of rows of any table, and small enough that sums of counts fit in 64 bits.
+# Larger than the number of rows of any table; sums of such counts are cut off before they leave 64 bits (``tally``).
 _LARGEST_COUNT = 2**36
 
 

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, TypeGuard
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.errors import ReleaseError
+from margrave.errors import ReleaseError, expected
 from margrave.escaping import html_table
 from margrave.reconstruction.nonnegative.outer import REPAIR, ROUNDS, LocalParts, Part, Parts
 from margrave.reconstruction.nonnegative.problem import ROUNDING, Problem, check_holds, solver_weights
@@ -375,7 +375,7 @@ def _checked_state(start: object, layout: Layout) -> State:
     """Return a copy of a state to start from, if it is one of these tables."""
     if not isinstance(start, State):
         raise ReleaseError(
-            f"expected the state of a solution to start from, got a {type(start).__name__}",
+            expected("the state of a solution to start from", start),
             remedy="give solution.state of an earlier solution",
         )
     cells, outer = layout.cells - layout.inner_cells, slice(layout.outer, None)

@@ -298,6 +298,8 @@ def _write_errors(errors: CountErrors, file: Path) -> None:
         arrays["noise"] = errors.noise
     if errors.spread is not None:
         arrays["spread"] = errors.spread.ravel()
+    if errors.clumps is not None:
+        arrays["clumps"] = errors.clumps
     write_archive(file, header, {**arrays, "bounds": np.array(astuple(errors.bounds))})
 
 
