@@ -10,6 +10,7 @@ from scipy.stats import norm
 from margrave.algebra.layout import Layout
 from margrave.reconstruction.prior import cells, departures
 from margrave.reconstruction.prior.departures import CAPS, GRID, HIGH, LOW, MEANS, SHAPE, starting_prior
+from margrave.reconstruction.prior.fitting import TOLERANCE, fit_proportionally
 
 # Tables of one, two and three attributes, one of them with a single value.
 LAYOUT = Layout.of((3, 4, 1, 2), [(0, 1, 3), (1, 2)])
@@ -149,7 +150,7 @@ def test_the_likelihood_of_a_cell_is_that_of_every_component():
 def test_departures_of_tables_are_counted_where_they_lie_and_only_if_they_were_measured(seed):
     tables, measured = tables_of(LAYOUT, seed)
     variances = np.random.default_rng(seed).choice(
-        [0.0, 2.0, 50.0, 3000.0, math.inf], TABLES, p=[0.1, 0.3, 0.3, 0.2, 0.1]
+        [0.0, 0.5, 50.0, 3000.0, math.inf], TABLES, p=[0.1, 0.3, 0.3, 0.2, 0.1]
     )
     given, seen, found = np.ones(TABLES, dtype=np.int64), np.zeros(SHAPE), tables.copy()
     none = np.zeros(1)
@@ -189,7 +190,7 @@ def test_a_table_that_is_not_given_is_predicted_by_its_facets():
 def test_the_evidence_of_a_table_is_that_of_its_cells(seed):
     tables, measured = tables_of(LAYOUT, seed)
     draw = np.random.default_rng(seed + 9)
-    variances = draw.choice([0.0, 2.0, 50.0, math.inf], TABLES, p=[0.1, 0.4, 0.4, 0.1])
+    variances = draw.choice([0.0, 0.5, 50.0, math.inf], TABLES, p=[0.1, 0.4, 0.4, 0.1])
     likelier, evidence = draw.normal(size=SHAPE), np.full(TABLES, 7.0)
     cells.weigh_tables(1, TABLES, LAYOUT.index, LAYOUT.degrees, variances, measured, tables, likelier, evidence)
     expected = np.zeros(TABLES)
@@ -377,7 +378,7 @@ def test_tables_are_estimated_cell_by_cell_with_what_is_learned_from_all_of_a_ta
     """The pieces above, put together by plain loops: bins, π of the table, the posterior of each cell, the residual."""
     tables, measured = tables_of(LAYOUT, seed)
     draw = np.random.default_rng(seed + 20)
-    variances = draw.choice([0.0, 2.0, 50.0, math.inf], TABLES, p=[0.15, 0.35, 0.35, 0.15])
+    variances = draw.choice([0.0, 0.5, 50.0, math.inf], TABLES, p=[0.15, 0.35, 0.35, 0.15])
     quiet, usual, places = draw.random(TABLES), starting_prior(2), departures.grid()
     spreads = departures.unmeasured_spreads(usual)
     found, errors = tables.copy(), np.full(TABLES, -1.0)
@@ -427,3 +428,72 @@ def learned(own, usual, *, single):
     known = np.array(rows), np.array(counts), np.array(kinds)
     departures.climb(*known, MEANS, usual, departures.TABLE_CELLS, departures.TABLE_ROUNDS, prior)
     return prior
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pairs_are_predicted_through_the_attributes_that_both_depend_on(seed):
+    """(4) of levels by plain loops; pairs that are held, or that nothing connects, are left as they are."""
+    sizes = (3, 2, 4, 2, 3)
+    layout = Layout.of(sizes, [(a, b) for a in range(5) for b in range(a)])
+    tables, measured = tables_of(layout, seed, empty=0.05)
+    draw = np.random.default_rng(seed + 40)
+    dependence = np.triu(draw.random((5, 5)) * (draw.random((5, 5)) < 0.95), 1)
+    dependence += dependence.T
+    dependence[4] = dependence[:, 4] = 0.0
+    places = np.array([t for t, members in enumerate(layout.sets) if len(members) == 2])
+    pairs = np.array([layout.sets[t] for t in places])
+    singles, starts = np.zeros(5, dtype=np.int64), np.full((5, 5), -1)
+    for k in range(5):
+        singles[k] = layout.index.offset[layout.places[(k,)]]
+    for t, (a, b) in zip(places, pairs, strict=True):
+        starts[a, b] = starts[b, a] = layout.index.offset[t]
+    variances = draw.choice([0.0, 0.5, 400.0, math.inf], len(layout.sets), p=[0.2, 0.3, 0.3, 0.2])
+    given, predicted = np.zeros(len(layout.sets), dtype=np.int64), np.full(layout.cells, -1.0)
+    cells.predict_pairs(
+        *(pairs, places, np.array(sizes), singles, starts, tables, dependence),
+        *(layout.index.offset, variances, measured, given, predicted),
+    )
+    for t, (a, b) in zip(places, pairs, strict=True):
+        found, z = layout.view(predicted, t), layout.view(measured, t)
+        shares = {c: min(dependence[a, c], dependence[b, c]) for c in range(5) if c not in (a, b)}
+        shares = {c: share for c, share in shares.items() if share > 0}
+        if not shares or variances[t] == 0:
+            assert given[t] == 0
+            np.testing.assert_array_equal(found, -1.0)
+            continue
+        assert given[t] == 1
+        through = {}
+        for c in shares:
+            rows, columns = (layout.view(tables, layout.places[tuple(sorted((k, c)))]) for k in (a, b))
+            rows, columns = (one if k < c else one.T for one, k in ((rows, a), (columns, b)))
+            middle = rows.sum(axis=0)
+            through[c] = rows @ (columns / np.where(middle > 0, middle, 1)).T
+        distances = {c: np.sum((centred(through[c]) - z) ** 2) for c in shares}
+        spread = max(variances[t], min(distances.values()) / ((sizes[a] - 1) * (sizes[b] - 1)))
+        near = {c: math.exp(-distances[c] / (2 * spread)) if spread < math.inf else 1.0 for c in shares}
+        weights = {c: shares[c] ** 2 * near[c] for c in shares}
+        expected = sum(weights[c] * through[c] for c in shares) / sum(weights.values())
+        facets = [layout.view(tables, layout.places[(k,)]) for k in (b, a)]
+        fit_proportionally(expected, facets, tolerance=TOLERANCE, most_rounds=5)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    assert 0 < given.sum() < len(places)
+
+
+@pytest.mark.parametrize("row", [70.5, 110.3, 180.5, 203.7])
+def test_far_from_what_was_predicted_nothing_is_interpolated(row):
+    """Between two places of the grid lie many deviations there."""
+    noise, v = 4.0, 2.5
+    deviation = math.sqrt(noise + v)
+    q, d = 3_000.0 * deviation, deviation * math.sinh(row * departures.STEP - departures.REACH)
+    prior = starting_prior(2)
+    down, right = cells.grid_row(d, deviation), cells.grid_column(q, deviation)
+    found, _ = cells.estimate_cell(q, d, v, noise, 0.8, 0.0, down, right, looked_up(prior, down, right), prior)
+    e = deviation * cells.posterior_of(prior, d / deviation, q / deviation)[0]
+    assert found == pytest.approx(max(q + e + v / (noise + v) * (d - e), 0.0), rel=1e-12)
+
+
+def test_where_only_one_component_is_possible_it_is_the_posterior():
+    for component, mean in ((0, 0.0), (MEANS.size - 1, -7.0)):
+        prior = np.zeros(MEANS.size)
+        prior[component] = 1.0
+        assert cells.posterior_of(prior, -2.0, 7.0) == (pytest.approx(mean, abs=1e-12), pytest.approx(0.0, abs=1e-12))
