@@ -10,7 +10,7 @@ CODE   := src tests benchmarks experiments examples docs/conf.py docs/draw.py do
 PARALLEL ?= --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-engines soak mutants bench reproduce lint docs pictures dist clean
+.PHONY: help demo test test-engines soak mutants bench reproduce lint docs keep pictures dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ docs: $(STAMP)-dev ## the documentation site, in build/docs; rewrites its genera
 	@$(BIN)/python docs/generate.py
 	@$(BIN)/python -m sphinx -W --keep-going --quiet --builder html docs build/docs
 	@echo "build/docs/index.html"
+
+keep: $(STAMP)-dev ## files as this version writes them, in tests/kept: when a version is released
+	@$(BIN)/python tests/keep.py $(ARGS)
 
 pictures: $(STAMP)-dev ## draw the pictures of the documentation anew (needs Chromium)
 	@$(BIN)/python docs/draw.py

@@ -120,7 +120,7 @@ def solve(label: str, estimates, scheme: str, limit: float) -> None:  # noqa: AN
 def compile_all() -> None:
     """Solve tiny problems, so that no time and memory of the compiler is counted."""
     from margrave.reconstruction.nonnegative import reconstruct_nonnegative
-    from margrave.reconstruction.nonnegative.outer import Alone
+    from margrave.reconstruction.nonnegative.outer import LocalParts
     from margrave.reconstruction.nonnegative.problem import Problem
     from margrave.reconstruction.nonnegative.repair import lift
     from margrave.reconstruction.prior import automatic
@@ -130,7 +130,7 @@ def compile_all() -> None:
     reconstruct_nonnegative(estimates, hold=(0,))
     automatic(estimates)
     problem = Problem(layout, estimates.values, np.ones(len(layout.sets)))
-    lift(problem, Alone(problem), -np.ones(layout.inner_cells), 1.0)
+    lift(problem, LocalParts(problem), -np.ones(layout.inner_cells), 1.0)
 
 
 def size(name: str) -> None:

@@ -40,7 +40,7 @@ def workers() -> None:
     from distributed import Client
 
     from margrave.reconstruction.nonnegative import reconstruct_nonnegative
-    from margrave.reconstruction.nonnegative.workers import _local, memory_of_worker, opened
+    from margrave.reconstruction.nonnegative.workers import _local_client, memory_of_part, partition, worker_pool
 
     compile_all()
     estimates = generated((VALUES,) * ATTRIBUTES, 20_000)
@@ -59,14 +59,15 @@ def workers() -> None:
     )
     small = generated((3,) * 6, 30)
     for count in PROCESSES:
-        with _local(count) as client, opened(client) as hire:
+        with _local_client(count) as client, worker_pool(client) as pool:
             assert isinstance(client, Client)
-            reconstruct_nonnegative(small, workers=hire)  # loads the kernels
+            reconstruct_nonnegative(small, workers=pool)  # loads the kernels
             before = client.run(usage)
             started, processor = time.perf_counter(), time.process_time()
-            solution = reconstruct_nonnegative(estimates, tolerance=TOLERANCE, workers=hire)
+            solution = reconstruct_nonnegative(estimates, tolerance=TOLERANCE, workers=pool)
             taken, own = time.perf_counter() - started, time.process_time() - processor
             after = client.run(usage)
+        parts = [layout.restricted(first, last) for first, last in partition(layout, count)]
         report(
             f"{label}, {count} workers",
             taken,
@@ -74,7 +75,7 @@ def workers() -> None:
             processor_seconds=round(own, 2),
             processor_seconds_of_workers=[round(after[one][0] - before[one][0], 2) for one in after],
             worker_mb=[round(after[one][1] - before[one][1]) for one in after],
-            worker_mb_on_paper=round(memory_of_worker(layout, count) / 1e6),
+            worker_mb_on_paper=[round(memory_of_part(one.index, one.outer, one.facet_cells) / 1e6) for one in parts],
             exchanged_mb_a_round=round(16e-6 * layout.inner_cells * count, 2),
             rounds=solution.steps,
             gap=float(f"{solution.gap:.2g}"),
@@ -84,7 +85,7 @@ def workers() -> None:
 
 def rule() -> None:
     """Apply the rule behind weights "auto" in this process and then with 1, 2 and 4 others."""
-    from margrave.reconstruction.nonnegative.workers import _local, opened
+    from margrave.reconstruction.nonnegative.workers import _local_client, worker_pool
     from margrave.reconstruction.prior import automatic
 
     compile_all()
@@ -96,11 +97,11 @@ def rule() -> None:
     report(f"{label}, alone", seconds, seconds, processor_seconds=round(own, 2), cells=estimates.layout.cells)
     small = generated((3,) * 6, 30)
     for count in PROCESSES:
-        with _local(count) as client, opened(client) as hire:
-            automatic(small, workers=hire)  # loads the kernels
+        with _local_client(count) as client, worker_pool(client) as pool:
+            automatic(small, workers=pool)  # loads the kernels
             before = client.run(usage)
             started, processor = time.perf_counter(), time.process_time()
-            choice = automatic(estimates, workers=hire)
+            choice = automatic(estimates, workers=pool)
             taken, own = time.perf_counter() - started, time.process_time() - processor
             after = client.run(usage)
         report(
@@ -119,7 +120,7 @@ def rule() -> None:
 def writing() -> None:
     """Write the tables of a release from this process and then from 1, 2 and 4 others."""
     import margrave as mg
-    from margrave.reconstruction.nonnegative.workers import _local
+    from margrave.reconstruction.nonnegative.workers import _local_client
 
     domain = mg.Domain([mg.Attribute(f"question{k}", size=VALUES) for k in range(WRITTEN_ATTRIBUTES)])
     workload, draw = mg.Workload.all_kway(domain, 3), np.random.default_rng(0)
@@ -135,7 +136,7 @@ def writing() -> None:
         seconds = time.perf_counter() - started
         report(f"{label}, alone", seconds, seconds, processor_seconds=round(time.process_time() - processor, 2))
         for count in PROCESSES:
-            with _local(count) as client:
+            with _local_client(count) as client:
                 release.save(Path(folder, f"first by {count}"), workers=client)
                 before = client.run(usage)
                 started, processor = time.perf_counter(), time.process_time()

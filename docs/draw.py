@@ -7,6 +7,7 @@ machine; nothing in them is private. The pictures of the report are taken by Chr
 from __future__ import annotations
 
 import base64
+import io
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -219,7 +220,9 @@ def draw(name: str) -> None:
         .configure_view(strokeOpacity=0)
     )
     chart = chart.configure_title(fontSize=12).configure_axis(labelFontSize=11, titleFontSize=11)
-    chart.save(str(FOLDER / f"{name}.svg"))
+    drawing = io.StringIO()
+    chart.save(drawing, format="svg")
+    (FOLDER / f"{name}.svg").write_text(drawing.getvalue().rstrip() + "\n", encoding="utf-8")
 
 
 def photograph() -> None:

@@ -16,7 +16,7 @@ from unittest import mock
 import typer
 
 from margrave.cli.app import app, main
-from margrave.cli.job import all_options
+from margrave.job import all_options
 
 PAGE = Path(__file__).parent / "cli.md"
 _INTRODUCTION = """# The command line

@@ -143,7 +143,9 @@ def draw_peer_errors(found: Sequence[Band], methods: Sequence[Drawn], order: int
         facet=alt.Facet("dataset:N", sort=order_of, header=header), columns=6
     )
     title = f"L1 error / N against ε, all {order}-way tables (log scales)"
-    return _save(_styled(panels.resolve_scale(y="independent"), title, _CAPTION), stem)
+    # A last row that is not full would show axes without a panel if they were shared.
+    panels = panels.resolve_scale(y="independent").resolve_axis(x="independent")
+    return _save(_styled(panels, title, _CAPTION), stem)
 
 
 def _facets(found: Sequence[Band], experiment: str) -> dict[str, Any]:

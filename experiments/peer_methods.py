@@ -25,6 +25,8 @@ from margrave.methods import NonNegative
 from margrave.privacy.noise import InsecureSeededSource, Sampler, gaussian_sampler
 
 GENERATED = (*names(CHOOSING), *names(JUDGING))
+# What the plan "nonnegative" and the reconstruction were before estimator and plans changed.
+BEFORE = "version-0.1"
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,8 @@ PEERS: dict[str, Peer] = {
         Peer("zeros", "publish zeros", "#9CA3AF", _zeros),
         Peer("product", "product of one-way tables", "#CC79A7", _product),
         Peer("pairs", "plan for pairs, completed", "#E69F00", _pairs),
-        Peer("nonnegative", "margrave, plan nonnegative", "#56B4E9", _nonnegative),
+        Peer(BEFORE, "margrave, version 0.1", "#56B4E9", _nonnegative, available=lambda: not _has_counts()),
+        Peer("nonnegative", "margrave, plan nonnegative", "#F0E442", _nonnegative, available=_has_counts),
         Peer("counts", "margrave, plan for counts", "#0072B2", _counts, available=_has_counts),
         Peer("adaptive", "margrave, adaptive", "#D55E00", _adaptive, available=lambda: hasattr(mg, "adaptive_planner")),
         Peer("mst", "MST", "#6B7280", _mst, confined=True),
@@ -199,13 +202,18 @@ def find_peers(keys: tuple[str, ...]) -> tuple[Peer, ...]:
         if key not in PEERS:
             raise ExperimentError(f"no method {key!r}{suggestion(key, PEERS)} (there are {', '.join(PEERS)})")
         if not PEERS[key].available():
-            raise ExperimentError(f"method {key!r} needs a newer margrave than this one; leave it out")
+            raise ExperimentError(f"method {key!r} needs another version of margrave than this one; leave it out")
     return tuple(peer for peer in PEERS.values() if peer.key in keys or (not keys and peer.available()))
 
 
 def is_generated(name: str) -> bool:
     """Tell whether a table is generated, and needs no folder."""
     return any(name in names(kind) for kind in KINDS)
+
+
+def table_place(name: str) -> tuple[bool, int, str]:
+    """Return where pages and figures show a table: public ones first, then the generated ones in their order."""
+    return name in GENERATED, GENERATED.index(name) if name in GENERATED else 0, name
 
 
 def read_table(folder: Path | None, name: str, order: int) -> Dataset:

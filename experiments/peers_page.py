@@ -10,15 +10,18 @@ from statistics import fmean, geometric_mean
 
 from experiments.figures import draw_peer_errors
 from experiments.generated import CHOOSING, JUDGING, names
+from experiments.journal import read_rows
 from experiments.pages import NOT_PRIVATE, markdown_table, shown_number
-from experiments.peer_methods import GENERATED, PEERS
+from experiments.paired import FILE as PAIRED_FILE
+from experiments.paired import Trial
+from experiments.peer_methods import GENERATED, PEERS, table_place
 from experiments.peers import PeerRecord, latest
 from experiments.records import DONE
 from experiments.summary import Band
 
 PAGE = "peers.md"
 # The methods that are compared with all others.
-OURS = ("nonnegative", "counts", "adaptive")
+OURS = ("adaptive", "counts", "nonnegative")
 GROUPS: dict[str, Callable[[str], bool]] = {
     "public tables": lambda name: name not in GENERATED,
     "generated tables that parameters may be chosen on": lambda name: name in names(CHOOSING),
@@ -27,9 +30,28 @@ GROUPS: dict[str, Callable[[str], bool]] = {
 Means = Mapping[tuple[str, int, float, str], float]
 
 
+def with_paired(records: Sequence[PeerRecord], folder: Path) -> list[PeerRecord]:
+    """Return the rows with the paired trials of the folder, which take the place of rows of the same methods."""
+    trials = read_rows(folder / PAIRED_FILE, Trial)
+    paired = {trial.method for trial in trials}
+    rows = [record for record in records if record.method not in paired]
+    return rows + [
+        PeerRecord(
+            *trial.key,
+            DONE,
+            l1_order1=trial.l1_order1,
+            l1_order2=trial.l1_order2,
+            l1_order3=trial.l1_order3,
+            processor_seconds=trial.processor_seconds,
+        )
+        for trial in trials
+    ]
+
+
 def draw_peers(records: Sequence[PeerRecord], folder: Path) -> list[Path]:
     """Write the figures, one for each order of the workload, as PNG and SVG; return the files."""
     files: list[Path] = []
+    records = with_paired(records, folder)
     for order in sorted({record.order for record in records}):
         found = error_bands(records, order)
         if found:
@@ -52,7 +74,9 @@ def error_bands(records: Sequence[PeerRecord], order: int) -> list[Band]:
             groups[record.dataset, record.epsilon, record.method].append(record.l1)
     return [
         Band(dataset, 0, epsilon, method, "l1", len(found), fmean(found), min(found), max(found))
-        for (dataset, epsilon, method), found in sorted(groups.items(), key=lambda item: (_place(item[0][0]), item[0]))
+        for (dataset, epsilon, method), found in sorted(
+            groups.items(), key=lambda item: (table_place(item[0][0]), item[0])
+        )
     ]
 
 
@@ -66,8 +90,14 @@ def mean_errors(records: Sequence[PeerRecord], of: int) -> dict[tuple[str, int, 
 
 
 def peers_page(records: Sequence[PeerRecord], folder: Path) -> str:
-    """Return the page; figures that are in the folder are shown."""
-    parts = ["# Beside AIM and MST\n", f"> **{NOT_PRIVATE}**\n"]
+    """Return the page; paired trials and figures that are in the folder are shown."""
+    records = with_paired(records, folder)
+    parts = [
+        "# Beside AIM and MST\n",
+        f"> **{NOT_PRIVATE}**\n",
+        "Mean L1 error / N at equal budget; publishing zeros has an error of one. What the methods are: "
+        "[experiments.md](../experiments.md); how sure differences are: [paired.md](paired.md).\n",
+    ]
     for order in sorted({record.order for record in records}, reverse=True):
         rows = [record for record in records if record.order == order]
         parts += [f"## All tables of {order} attributes\n"]
@@ -113,7 +143,7 @@ def _ratio_part(means: Means, title: str) -> list[str]:
 def _error_table(means: Means) -> str:
     """Return the table of errors: a line for each table and ε, a column for each method."""
     methods = [key for key in PEERS if any(method == key for *_, method in means)]
-    settings = sorted({key[:3] for key in means}, key=lambda key: (_place(key[0]), key[2]))
+    settings = sorted({key[:3] for key in means}, key=lambda key: (table_place(key[0]), key[2]))
     lines = [
         [dataset, f"{epsilon:g}"]
         + [shown_number(means.get((dataset, order, epsilon, method), math.nan)) for method in methods]
@@ -131,7 +161,7 @@ def _cost_table(records: Sequence[PeerRecord]) -> str:
     methods = [key for key in PEERS if any(method == key for _, method in groups)]
     lines = [
         [name] + [shown_number(fmean(groups[name, method])) if (name, method) in groups else "" for method in methods]
-        for name in sorted({name for name, _ in groups}, key=_place)
+        for name in sorted({name for name, _ in groups}, key=table_place)
     ]
     return markdown_table(["table", *(PEERS[method].label for method in methods)], lines)
 
@@ -145,8 +175,3 @@ def _missing_part(records: Sequence[PeerRecord]) -> list[str]:
         if record.status != DONE
     ]
     return ["Ended without a result:\n", *lines, ""] if lines else []
-
-
-def _place(name: str) -> tuple[bool, int, str]:
-    """Return where a table stands: public ones first, then the generated ones in their order."""
-    return name in GENERATED, GENERATED.index(name) if name in GENERATED else 0, name

@@ -24,6 +24,7 @@ FLOORS = [
     {"planning", "methods"},
     {"boundary", "release"},
     {"mechanisms", "custodian"},
+    {"job"},
     {"cli"},
     {"__init__", "__main__"},
 ]
@@ -40,7 +41,7 @@ DATA_FLOORS = [
 ]
 # Plans are made before data is opened, or from noisy values.
 POST_PROCESSING = ("planning", "reconstruction", "synthesis", "methods", "release")
-PRIVATE = ("data", "boundary", "mechanisms", "custodian")
+PRIVATE = ("data", "boundary", "mechanisms", "custodian", "job")
 # The town of the demo, rows from published tables and the errors of published counts: seeded draws, never noise.
 MADE_UP = ("cli.town", "synthesis.made_up_draws")
 # Budgets are plain numbers; all else in the privacy room draws, or charges for, what only the boundary may.

@@ -1,6 +1,7 @@
 """The code in the README runs, and the commands it names exist."""
 
 import importlib.util
+import os
 import re
 import shlex
 import shutil
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 
 import documents
 import pytest
+import yaml
 
 import margrave
 from margrave.domain import Domain
@@ -153,6 +155,47 @@ def test_the_version_is_the_same_everywhere():
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f'version: "{version}"' in (ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8")
     assert re.search(rf"^## {re.escape(version)}\b", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_the_conda_recipe_asks_for_what_the_package_asks_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    recipe = yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8"))
+
+    def listed(requirements):
+        """The requirements as conda writes them, where DuckDB for Python has a name of its own."""
+        return [re.sub(r"^duckdb", "python-duckdb", one).replace(">=", " >=") for one in requirements]
+
+    python = "python " + project["project"]["requires-python"]
+    required = recipe["requirements"]
+    assert required["run"] == [python, *listed(project["project"]["dependencies"])]
+    assert required["host"] == [python, "pip", *listed(project["build-system"]["requires"])]
+    assert required["run_constraints"] == listed(project["project"]["optional-dependencies"]["report"])
+    scripts = [f"{name} = {target}" for name, target in project["project"]["scripts"].items()]
+    assert recipe["build"]["python"]["entry_points"] == scripts
+    assert recipe["about"]["license"] == project["project"]["license"]
+
+
+def test_workflows_run_what_is_there_on_the_interpreters_that_are_named():
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+    named = [one.rpartition(" ")[2] for one in classifiers if re.search(r"Python :: 3\.\d+$", one)]
+    workflows = {
+        path.name: yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
+        for path in (ROOT / ".github" / "workflows").iterdir()
+    }
+    assert workflows["ci.yml"]["run"]["strategy"]["matrix"]["python-version"] == named
+    commands = {
+        step["run"] for jobs in workflows.values() for job in jobs.values() for step in job["steps"] if "run" in step
+    }
+    assert commands == {".ci/run", "make dist"}
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_options_of_hooks_are_whole():
+    """In a list of YAML, a comma ends an option that is not quoted."""
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    given = [option for group in config["repos"] for hook in group["hooks"] for option in hook.get("args", [])]
+    assert given
+    assert all(option.startswith("--") for option in given)
 
 
 def test_every_check_of_the_repository_that_is_left_out_is_explained():

@@ -11,7 +11,11 @@ from experiments.coverage import CoverageRecord, coverage_page
 from experiments.journal import read_rows
 from experiments.methods import METHODS
 from experiments.pages import summary_page
-from experiments.peer_methods import GENERATED, read_table
+from experiments.paired import FILE as PAIRED_FILE
+from experiments.paired import Trial, compare
+from experiments.paired_page import PAGE as PAIRED_PAGE
+from experiments.paired_page import paired_page
+from experiments.peer_methods import BEFORE, GENERATED, read_table
 from experiments.peers import FILE as PEERS_FILE
 from experiments.peers import PeerRecord
 from experiments.peers_page import PAGE as PEERS_PAGE
@@ -112,6 +116,27 @@ def peers():
 
 def test_the_page_beside_aim_and_mst_is_made_from_the_rows(peers):
     assert (FOLDER / PEERS_PAGE).read_text(encoding="utf-8") == peers_page(peers, FOLDER)
+
+
+def test_the_page_of_paired_trials_is_made_from_the_rows():
+    rows = read_rows(FOLDER / PAIRED_FILE, Trial)
+    assert (FOLDER / PAIRED_PAGE).read_text(encoding="utf-8") == paired_page(rows)
+    assert len({row.key for row in rows}) == len(rows)
+
+
+def test_ratios_in_the_page_about_adaptive_planning_are_those_of_the_rows():
+    """Lines like "| titanic, adaptive | .707 ± .054 | …": three-way errors over version 0.1, a column for each ε."""
+    rows = read_rows(FOLDER / PAIRED_FILE, Trial)
+    found = {(*setting, one.method): one for setting, one in compare(rows, BEFORE)}
+    methods = {"adaptive": "adaptive", "planner": "counts"}
+    text = (FOLDER.parent / "adaptive.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\| ([\w-]+), (adaptive|planner) \| (.*?) \|$", text, re.MULTILINE)
+    assert len(lines) >= 6
+    for name, method, cells in lines:
+        for epsilon, cell in zip(EPSILONS, cells.split(" | "), strict=True):
+            one = found.get((name, 3, epsilon, methods[method]))
+            shown = f"{one.ratios[3]:.3f} ± {one.errors[3]:.3f}".replace("0.", ".") if one else ""
+            assert cell.strip(" *") == shown, (name, method, epsilon)
 
 
 def test_all_methods_beside_aim_and_mst_spend_the_same(peers):

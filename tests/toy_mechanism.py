@@ -10,7 +10,7 @@ from margrave.errors import PlanError
 from margrave.measurements import Measurements
 from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.gaussian_marginals import marginal_cost
-from margrave.mechanisms.spending import checked_sampler, provenance, spending
+from margrave.mechanisms.spending import checked_sampler, spending
 from margrave.options import option
 
 
@@ -34,8 +34,7 @@ class Toy(Mechanism):
         drawing = checked_sampler(run.sampler, [variance])
         layout = Layout.of(workload.domain.shape, workload.positions)
         place = layout.places[workload.positions[0]]
-        options = {"ledger": run.ledger, "keep": run.keep, "defer_signals": run.defer_signals}
-        with spending(counted, workload, layout, budget, purpose="toy", **options) as spent:
+        with spending(counted, workload, layout, budget, purpose="toy", run=run) as spent:
             exact = spent.counts[layout.index.offset[place] : layout.index.offset[place + 1]]
             exact = exact.reshape(layout.shape(place))
             noisy = [
@@ -43,14 +42,5 @@ class Toy(Mechanism):
                 for _ in range(self.pieces)
             ]
             steps = [("table", marginal_cost(variance, contributions))] * self.pieces
-            record = provenance(
-                self.title,
-                steps,
-                budget,
-                contributions,
-                drawing,
-                counted=counted,
-                entry=spent.entry,
-                description=self.description(),
-            )
+            record = spent.record(self, steps, contributions, drawing)
             return spent.end(Measurements.from_marginals(workload.domain, noisy).with_provenance(record))

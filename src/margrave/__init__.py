@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from margrave.data.counting.tally import CodedTable
     from margrave.data.source import Data
     from margrave.domain import Attribute, Domain
+    from margrave.job import Job
     from margrave.measurements import Gaussian, Laplace, Measurements
     from margrave.mechanisms.adaptive_planner import adaptive_planner
     from margrave.mechanisms.gaussian_marginals import gaussian_marginals
@@ -34,6 +35,7 @@ __all__ = [
     "Data",
     "Domain",
     "Gaussian",
+    "Job",
     "Laplace",
     "Ledger",
     "MargraveError",
@@ -68,6 +70,7 @@ _LATE = {
     "Data": "margrave.data.source",
     "Domain": "margrave.domain",
     "Gaussian": "margrave.measurements",
+    "Job": "margrave.job",
     "Laplace": "margrave.measurements",
     "Ledger": "margrave.privacy.ledger",
     "Measurements": "margrave.measurements",

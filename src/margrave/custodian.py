@@ -17,7 +17,7 @@ import numpy as np
 from margrave.algebra.layout import Layout
 from margrave.data.source import Data, is_source, open_source
 from margrave.domain.values import table_label
-from margrave.errors import ReleaseError
+from margrave.errors import ReleaseError, expected
 from margrave.escaping import visible
 from margrave.files import replacing
 from margrave.release.release import Release
@@ -191,7 +191,7 @@ def evaluate(release: Release, source: object, *, level: float = 0.95) -> Evalua
         How often the intervals of the estimates cover the truth.
     """
     if not isinstance(release, Release):
-        raise ReleaseError(f"expected a Release, got a {type(release).__name__}", remedy="load one with load(folder)")
+        raise ReleaseError(expected("a Release", release), remedy="load one with load(folder)")
     workload = release.workload
     layout = Layout.of(workload.domain.shape, workload.positions)
     workload.require_memory(4, "exact counts of all tables")

@@ -42,7 +42,7 @@ class MargraveError(Exception):
 
 
 class DomainError(MargraveError, ValueError):
-    """A domain, or a file that should hold one, is not what it must be; or it has no such attribute or value."""
+    """A domain, or a file that should hold one, is not what it must be; or it has no such attribute, value or range."""
 
 
 class PlanError(MargraveError, ValueError):
@@ -61,11 +61,7 @@ class MeasurementError(MargraveError, ValueError):
 
 
 class ReleaseError(MargraveError, ValueError):
-    """Tables cannot be made from the measurements as asked, or a release does not hold what is asked for."""
-
-
-class QueryError(ReleaseError):
-    """A condition cannot be read, or asks for what the tables cannot tell."""
+    """Tables cannot be made from the measurements as asked, or a release cannot tell what it is asked for."""
 
 
 class ConvergenceError(MargraveError):
@@ -73,7 +69,7 @@ class ConvergenceError(MargraveError):
 
 
 class StoreError(MargraveError):
-    """A release cannot be saved, or a folder that should hold one is damaged or holds something else."""
+    """A file or folder cannot be written, or a folder that should hold a release is damaged or holds something else."""
 
 
 class DamageError(StoreError):
@@ -110,6 +106,11 @@ def suggestion(name: str, known: Iterable[str]) -> str:
             return f"; did you mean {other!r}? The two look alike but differ in Unicode form (é as one or as two)"
     close = get_close_matches(name, names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def expected(wanted: str, value: object) -> str:
+    """Return ``"expected a Workload, got a list"``; the value is not shown, as it may be the private table."""
+    return f"expected {wanted}, got {'None' if value is None else f'a {type(value).__name__}'}"
 
 
 def import_optional(package: str) -> Any:  # noqa: ANN401 — a module

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.errors import MemoryLimitError
+from margrave.errors import MemoryLimitError, StoreError
 
 # Leaves room for the interpreter, the libraries and what else runs on the machine.
 _USABLE_SHARE = 0.9
@@ -67,7 +67,7 @@ def on_disk(folder: str | os.PathLike[str] | None) -> Iterator[None]:
         return
     path = Path(folder)
     if not path.is_dir() or not os.access(path, os.W_OK | os.X_OK):
-        raise MemoryLimitError(f"{path} is not a folder that can be written to", remedy="name one for large arrays")
+        raise StoreError(f"{path} is not a folder that can be written to", remedy="name one for large arrays")
     token = _FOLDER.set(path)
     try:
         yield

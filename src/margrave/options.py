@@ -23,7 +23,7 @@ Names = tuple[str, ...]
 _METADATA = "option"
 
 
-class Kind(Enum):
+class OptionKind(Enum):
     """What the value of an option is, in words."""
 
     TEXT = "a text"
@@ -45,22 +45,28 @@ class Kind(Enum):
     def accepts(self, value: object) -> bool:
         """Tell whether a value of a TOML file is of this kind."""
         # True is an int in Python, and not a number to people.
-        return isinstance(value, self.types) and (self is Kind.FLAG or not isinstance(value, bool))
+        return isinstance(value, self.types) and (self is OptionKind.FLAG or not isinstance(value, bool))
 
 
-_TYPES: dict[Kind, tuple[type, ...]] = {
-    Kind.TEXT: (str,),
-    Kind.WHOLE: (int,),
-    Kind.WHOLE_OR_TEXT: (int, str),
-    Kind.NUMBER: (float, int),
-    Kind.EXACT: (float, int, str),
-    Kind.FLAG: (bool,),
-    Kind.TEXTS: (list, str),
-    Kind.NAMES: (list,),
-    Kind.TABLES: (list,),
-    Kind.NUMBERS: (dict,),
+_TYPES: dict[OptionKind, tuple[type, ...]] = {
+    OptionKind.TEXT: (str,),
+    OptionKind.WHOLE: (int,),
+    OptionKind.WHOLE_OR_TEXT: (int, str),
+    OptionKind.NUMBER: (float, int),
+    OptionKind.EXACT: (float, int, str),
+    OptionKind.FLAG: (bool,),
+    OptionKind.TEXTS: (list, str),
+    OptionKind.NAMES: (list,),
+    OptionKind.TABLES: (list,),
+    OptionKind.NUMBERS: (dict,),
 }
-_KINDS = {"bool": Kind.FLAG, "int": Kind.WHOLE, "float": Kind.NUMBER, "Fraction": Kind.EXACT, "str": Kind.TEXT}
+_KINDS = {
+    "bool": OptionKind.FLAG,
+    "int": OptionKind.WHOLE,
+    "float": OptionKind.NUMBER,
+    "Fraction": OptionKind.EXACT,
+    "str": OptionKind.TEXT,
+}
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ class Option:
 
     name: str
     meaning: str
-    kind: Kind
+    kind: OptionKind
     default: object
     choices: tuple[str, ...] = ()
     group: str = ""
@@ -119,15 +125,15 @@ class Option:
         """
         if given is None or given == []:
             return None
-        if self.kind is Kind.WHOLE_OR_TEXT:
+        if self.kind is OptionKind.WHOLE_OR_TEXT:
             return int(given) if given.isdecimal() else given
-        if self.kind is Kind.TEXTS:
+        if self.kind is OptionKind.TEXTS:
             return tuple(given)
-        if self.kind is Kind.NAMES:
+        if self.kind is OptionKind.NAMES:
             return tuple(name.strip() for name in given.split(","))
-        if self.kind is Kind.NUMBERS:
+        if self.kind is OptionKind.NUMBERS:
             return numbers_by_table(self.flag, given)
-        return named_tables(given) if self.kind is Kind.TABLES else given
+        return named_tables(given) if self.kind is OptionKind.TABLES else given
 
     def checked(self, value: Any, where: str) -> Any:  # noqa: ANN401
         """Return the value from what a job file has for the option, or raise `JobError` if it is of another kind.
@@ -141,16 +147,16 @@ class Option:
         """
         if not self.kind.accepts(value):
             raise JobError(f"{where} has {self.key} = {value!r}", remedy=f"give {self.kind.value}")
-        if self.kind is Kind.EXACT:
+        if self.kind is OptionKind.EXACT:
             return str(value)  # 0.1 in a file is a tenth, and not the float next to it
-        if self.kind is Kind.TABLES:
+        if self.kind is OptionKind.TABLES:
             for table in value:
                 self._require(_is_texts(table), table, where, "write each table as a list of names: ['age', 'sex']")
             return tuple(map(tuple, value))
-        if self.kind is Kind.NUMBERS:
-            self._require(all(map(Kind.NUMBER.accepts, value.values())), value, where)
+        if self.kind is OptionKind.NUMBERS:
+            self._require(all(map(OptionKind.NUMBER.accepts, value.values())), value, where)
             return {table_names(names): float(number) for names, number in value.items()}
-        if self.kind in (Kind.TEXTS, Kind.NAMES):
+        if self.kind in (OptionKind.TEXTS, OptionKind.NAMES):
             texts = [value] if isinstance(value, str) else value
             self._require(_is_texts(texts), value, where)
             return tuple(texts)
@@ -160,16 +166,16 @@ class Option:
         """Return the words of a command line that give the option this value; none for None."""
         if value is None:
             return []
-        if self.kind is Kind.FLAG:
+        if self.kind is OptionKind.FLAG:
             return [self.flag] if value else [f"--no-{self.key}"] if self.negatable else []
-        if self.kind is Kind.NUMBERS:
+        if self.kind is OptionKind.NUMBERS:
             texts: Iterable[str] = [f"{','.join(names)}={number:g}" for names, number in value.items()]
-        elif self.kind is Kind.TABLES:
+        elif self.kind is OptionKind.TABLES:
             texts = map(",".join, value)
-        elif self.kind is Kind.TEXTS:
+        elif self.kind is OptionKind.TEXTS:
             texts = value
         else:
-            texts = [",".join(value) if self.kind is Kind.NAMES else str(value)]
+            texts = [",".join(value) if self.kind is OptionKind.NAMES else str(value)]
         return [word for text in texts for word in (self.flag, text)]
 
     def _require(self, right: bool, value: object, where: str, remedy: str = "") -> None:
@@ -182,7 +188,7 @@ def option(
     default: object,
     meaning: str,
     *,
-    kind: Kind | None = None,
+    kind: OptionKind | None = None,
     choices: Sequence[str] = (),
     group: str = "",
     commands: Sequence[str] = (),

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from margrave.algebra.layout import AttributeSet, canonical, closure, maximal
 from margrave.domain.values import table_label
-from margrave.errors import DomainError, PlanError
+from margrave.errors import DomainError, PlanError, expected
 from margrave.escaping import html_table
 from margrave.memory import require_memory
 
@@ -361,3 +361,10 @@ def _is_whole(value: object) -> bool:
 def _counted(count: int, noun: str) -> str:
     """Return ``1 table`` or ``1,234 tables``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def require_workload(value: object) -> Workload:
+    """Return a workload; refuse anything else. What it holds is not shown: it may be the private table."""
+    if not isinstance(value, Workload):
+        raise PlanError(expected("a Workload", value), remedy="make one, as in Workload.all_kway(domain, 3)")
+    return value

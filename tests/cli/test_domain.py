@@ -140,7 +140,7 @@ def test_a_file_as_it_was_downloaded_is_read_and_the_words_for_it_are_said(tmp_p
 
 
 def test_how_a_file_is_written_stands_in_a_job_file(tmp_path):
-    from margrave.cli.job import Job
+    from margrave.job import Job
 
     job = tmp_path / "job.toml"
     job.write_text('data = "a.csv"\ntrim = true\nnull = "?"\nnames = ["age", "sex"]\n', encoding="utf-8")

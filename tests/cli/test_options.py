@@ -6,14 +6,14 @@ import pytest
 
 from margrave.cli import options
 from margrave.cli.app import _FUNCTIONS
-from margrave.cli.job import Job, all_options, mechanism_options, method_options
 from margrave.errors import JobError
+from margrave.job import Job, all_options, mechanism_options, method_options
 from margrave.mechanisms.adaptive_planner import AdaptivePlanner
 from margrave.mechanisms.gaussian_marginals import GaussianMarginals
 from margrave.mechanisms.residual_planner import ResidualPlanner
 from margrave.mechanisms.scalable_mwem import ScalableMWEM
 from margrave.methods import MaximumLikelihood, NonNegative
-from margrave.options import Kind, options_of
+from margrave.options import OptionKind, options_of
 
 COMMANDS = {function.__name__: function for function in _FUNCTIONS}
 
@@ -85,7 +85,7 @@ def test_another_mechanism_or_method_on_the_command_line_drops_the_options_of_th
 
 
 def test_an_option_of_another_mechanism_or_method_is_refused():
-    text = r"^--rounds is not an option of the mechanism {} \(its options are {}\); leave it out"
+    text = r"--rounds is not an option of the mechanism {} \(its options are {}\); .*or give --mechanism mwem$"
     with pytest.raises(JobError, match=text.format("adaptive", "--total-share")):
         Job.of(None, {"rounds": 3}).measuring()
     with pytest.raises(JobError, match=text.format("planner", "--objective, --total-share")):
@@ -121,12 +121,12 @@ def test_the_words_that_continue_a_run_give_the_same_publication(tmp_path, monke
     for word in words:
         flag = word.replace("--no-", "--")
         one = known[flag]
-        if one.kind is Kind.FLAG:
+        if one.kind is OptionKind.FLAG:
             given[one.name] = word == flag
-        elif one.kind is Kind.TABLES:
+        elif one.kind is OptionKind.TABLES:
             given.setdefault(one.name, []).append(next(words))
         else:
-            given[one.name] = int(next(words)) if one.kind is Kind.WHOLE else next(words)
+            given[one.name] = int(next(words)) if one.kind is OptionKind.WHOLE else next(words)
     again = Job.of(None, {name: known[f"--{name.replace('_', '-')}"].parsed(given[name]) for name in given})
     assert (again.tables, again.max_cells) == (job.tables, job.max_cells)
     assert again.publication() == job.publication()

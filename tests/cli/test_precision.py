@@ -6,7 +6,7 @@ import pytest
 
 import margrave as mg
 from margrave.cli.app import run
-from margrave.cli.job import Job
+from margrave.job import Job
 
 DOMAIN = mg.Domain.fromdict({"age": 6, "sex": 2, "region": 9, "work": 5})
 # Errors of the objective "counts" can be predicted for a stated number of rows only.

@@ -11,7 +11,7 @@ from margrave import CodedTable
 from margrave.algebra.layout import Layout
 from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain
-from margrave.errors import DataError
+from margrave.errors import DataError, DomainError
 from margrave.mechanisms.gaussian_marginals import gaussian_marginals
 from margrave.mechanisms.residual_planner import measure
 from margrave.mechanisms.scalable_mwem import scalable_mwem
@@ -106,5 +106,5 @@ def test_the_record_tells_whether_contributions_were_enforced_or_declared(run):
 def test_marginals_of_a_table_need_a_domain():
     with pytest.raises(DataError, match="the table has no declared domain; give one, as in domain=Domain"):
         gaussian_marginals(nasty.arrow(ROWS), variances={("code",): 4}, contributions=1)
-    with pytest.raises(DataError, match="expected a Domain, got a dict"):
+    with pytest.raises(DomainError, match="expected a Domain, got a dict"):
         gaussian_marginals(nasty.arrow(ROWS), variances={("code",): 4}, contributions=1, domain={"code": 4})

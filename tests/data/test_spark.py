@@ -82,8 +82,21 @@ def test_the_salt_is_in_no_plan(spark):
     salt = bytes(range(32))
     kept = chosen_on_spark(frame, ["margrave_code_0"], Choice("p", 1, salt))
     assert kept.count() == 1
-    assert "margrave_salt" in kept._jdf.queryExecution().toString()
-    assert salt.hex() not in kept._jdf.queryExecution().toString()
+    execution = kept._jdf.queryExecution()
+    assert "margrave_salt" in execution.toString()
+    plans = [getattr(execution, stage)() for stage in ("logical", "analyzed", "optimizedPlan", "executedPlan")]
+    shown = [execution.toString(), *(plan.toJSON() for plan in plans)]
+    for mode in ("extended", "codegen", "cost", "formatted"):
+        shown.append(spark._jvm.PythonSQLUtils.explainString(execution, mode))
+    assert not any(salt.hex() in text for text in shown)
+
+
+def test_rows_are_chosen_without_python_on_the_workers(spark, monkeypatch):
+    """A Python process that does not start, or not in time, cannot fail a choice that Spark makes by itself."""
+    pytest.importorskip("pyspark.logger", reason="PySpark 3 takes rows only through Python")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nonexistent/python")
+    rows = "select '1' as margrave_person, explode(array('0', '1', '2')) as margrave_row, 0 as margrave_code_0"
+    assert chosen_on_spark(spark.sql(rows), ["margrave_code_0"], Choice("p", 2, bytes(32))).count() == 2
 
 
 @pytest.mark.parametrize("counting", ["fetch", "push-down"])

@@ -42,7 +42,8 @@ def built(tmp_path_factory):
 def unpacked(built, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(built[0]) as archive:
-        archive.extractall(folder, filter="data")
+        # Python before 3.11.4 has no filters.
+        archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     return folder / f"margrave-{VERSION}"
 
 

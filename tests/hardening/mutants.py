@@ -2,6 +2,7 @@
 
     python tests/hardening/mutants.py                      # all rooms, twelve mutants a module
     python tests/hardening/mutants.py --room privacy --sample 25 --seed 2
+    python tests/hardening/mutants.py --module prior/levels --tests tests/laws --tests tests/unit/reconstruction
     python tests/hardening/mutants.py --only 'boundary.py:97:+'   # one mutant again, with the output of the tests
 
 It works on a copy of the tracked files in a temporary folder, and goes in two steps. First the tests of all rooms run
@@ -10,6 +11,9 @@ written, a process that has the large packages loaded already is forked, and the
 function run, the quickest first, until one fails. Compiled loops are not seen by the tracer: for them the tests that
 touch their module, or a module that imports it, are taken. What numba has compiled of such modules is forgotten first.
 Slow tests, which are mostly statistical, are left out: a mutant must be killed by quick ones.
+
+With ``--interpreted`` loops are not compiled but run as Python. Then the tracer sees them, only the tests that call the
+mutated loop are run, and nothing is compiled again; tests that are too slow in this way are left out.
 
 A mutant that makes the tests run out of time counts as killed. What is known to change nothing that could be observed
 is listed in ``equivalent.json`` beside this file with its reason, and does not count.
@@ -32,7 +36,7 @@ import tempfile
 import time
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +48,7 @@ ROOMS = {
     "planning": ["planning"],
     "reconstruction": ["reconstruction"],
 }
-# The tests of what workers do start a cluster, and take too long for this.
+# The tests of what workers do start a cluster, and take too long for this; they are tried if they are named.
 NOT_TRIED = ["src/margrave/reconstruction/nonnegative/workers.py"]
 TESTS = [
     "tests/privacy",
@@ -376,8 +380,8 @@ class Watch:
 class Bench:
     """A copy of the project in which mutants are tried."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.cache = folder, folder / "numba"
+    def __init__(self, folder: Path, *, interpreted: bool) -> None:
+        self.folder, self.cache, self.interpreted = folder, folder / "numba", interpreted
         self.record = folder / "calls.json"
 
     def copy(self) -> None:
@@ -461,7 +465,7 @@ class Bench:
         """Return what the tests say of a mutant, and the test that failed."""
         path, cache = self.folder / "tree" / mutant.file, self.cache
         source, output = path.read_bytes(), self.folder / "output.txt"
-        if b"@compiled" in source:
+        if b"@compiled" in source and not self.interpreted:
             cache = self.folder / "numba-mutant"
             shutil.rmtree(cache, ignore_errors=True)
             shutil.copytree(self.cache, cache, copy_function=os.link)
@@ -549,14 +553,18 @@ def sampled(files: list[str], count: int, seed: int) -> list[Mutant]:
     return chosen
 
 
-def room_files(room: str) -> list[str]:
-    """Return the modules of a room that have a function."""
+def room_files(room: str, named: list[str] | None) -> list[str]:
+    """Return the modules of a room that have a function; only those whose path contains one of some texts, if given."""
     files = []
     for part in ROOMS[room]:
         path = ROOT / PACKAGE / part
         files += [path] if path.is_file() else sorted(path.rglob("*.py"))
     names = [str(one.relative_to(ROOT)) for one in files]
-    return [one for one in names if one not in NOT_TRIED and Mutants(one, (ROOT / one).read_bytes()).found]
+    if named is None:
+        names = [one for one in names if one not in NOT_TRIED]
+    else:
+        names = [one for one in names if any(part in one for part in named)]
+    return [one for one in names if Mutants(one, (ROOT / one).read_bytes()).found]
 
 
 def preload() -> None:
@@ -574,6 +582,9 @@ def main() -> None:
     parser.add_argument("--room", action="append", choices=[*ROOMS], help="a room; all of them by default")
     parser.add_argument("--sample", type=int, default=12, help="mutants a module")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--module", action="append", help="only modules whose path contains this text")
+    parser.add_argument("--tests", action="append", help="which tests to choose from; those of all rooms by default")
+    parser.add_argument("--interpreted", action="store_true", help="run loops as Python instead of compiling them")
     parser.add_argument("--only", help="only mutants whose name contains this text; prints what the tests said")
     parser.add_argument("--folder", type=Path, help="where to work; a record of calls in it is used again")
     parser.add_argument(
@@ -582,14 +593,17 @@ def main() -> None:
     options = parser.parse_args()
     # Ended from outside, it leaves no mutant behind in the folder.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
-    bench = Bench(Path(tempfile.mkdtemp(prefix="mutants-")) if options.folder is None else options.folder.resolve())
+    folder = Path(tempfile.mkdtemp(prefix="mutants-")) if options.folder is None else options.folder.resolve()
+    bench = Bench(folder, interpreted=options.interpreted)
+    if options.interpreted:
+        os.environ["NUMBA_DISABLE_JIT"] = "1"
     bench.folder.mkdir(parents=True, exist_ok=True)
     preload()
     bench.copy()
     if not bench.record.exists():
         print("running the tests once, to see what they call …", flush=True)
-        tests = [one for one in TESTS if (bench.folder / "tree" / one).exists()]
-        tests += [f"--ignore={one}" for one in LEFT_OUT]
+        tests = [one for one in options.tests or TESTS if (bench.folder / "tree" / one).exists()]
+        tests += [f"--ignore={one}" for one in LEFT_OUT if one not in tests]
         output = bench.folder / "calls.txt"
         print(bench.run(tests, cache=bench.cache, seconds=7200, output=output, plugin=True), flush=True)
     records = {one: record for one, record in json.loads(bench.record.read_text()).items() if "called" in record}
@@ -600,13 +614,15 @@ def main() -> None:
         done = {row["place"]: row["outcome"] for row in rows}
     for room in options.room or ROOMS:
         score: dict[str, int] = defaultdict(int)
-        for mutant in sampled(room_files(room), options.sample, options.seed):
+        for mutant in sampled(room_files(room, options.module), options.sample, options.seed):
             if options.only is not None and options.only not in mutant.name:
                 continue
             if mutant.place in done:
                 earlier = done[mutant.place]
                 score["equivalent" if earlier == "survived" and mutant.name in known else earlier] += 1
                 continue
+            if options.interpreted:
+                mutant = replace(mutant, compiled=False)
             users = bench.importers(mutant.file, compiled=False) if mutant.compiled else []
             tests, seconds = chosen_tests(mutant, records, users, bench.folder / "tree")
             began = time.monotonic()

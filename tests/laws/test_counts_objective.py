@@ -16,10 +16,10 @@ from margrave.planning.counts import (
     STRAYS,
     ZIPF_EXPONENTS,
     Curves,
+    Importance,
     add_spreads,
     best_precisions,
     curves_of,
-    importance,
     objective,
     prior_curves,
     varying_counts,
@@ -121,30 +121,30 @@ def test_a_plan_is_as_good_as_what_a_general_solver_finds(rows, rho):
     workload = Workload.all_kway(DOMAIN, 2)
     layout = closure_of(workload)
     curves, cost = curves_for(layout, rows), cost_coefficients(layout)
-    counting = importance(layout, closure_weights(workload, layout))
+    importance = Importance.of(layout, closure_weights(workload, layout))
     even = np.full(len(cost), 2 * rho / cost.sum())
-    found, _ = best_precisions(layout, curves, counting, rho=rho, start=even)
+    found, _ = best_precisions(layout, curves, importance, rho=rho, start=even)
     assert (cost @ found) / 2 == pytest.approx(rho, rel=1e-9)
 
     def value(logits):
         shares = np.exp(logits - logits.max())
-        return objective(layout, curves, 2 * rho * shares / shares.sum() / cost, counting)
+        return objective(layout, curves, 2 * rho * shares / shares.sum() / cost, importance)
 
     starts = [np.zeros(len(cost)), np.log(np.maximum(found * cost, 1e-9 * rho))]
     best = min(minimize(value, start, method="Nelder-Mead", options={"maxiter": 6_000}).fun for start in starts)
     # A thousandth of a relative error: the curves are straight lines between half octaves.
-    assert objective(layout, curves, found, counting) <= best + 2e-3
+    assert objective(layout, curves, found, importance) <= best + 2e-3
 
 
 def test_what_is_there_already_is_not_bought_again():
     workload = Workload.all_kway(DOMAIN, 2)
     layout = closure_of(workload)
-    curves, counting = curves_for(layout, 1_000.0), importance(layout, closure_weights(workload, layout))
+    curves, importance = curves_for(layout, 1_000.0), Importance.of(layout, closure_weights(workload, layout))
     cost, known = cost_coefficients(layout), np.zeros(len(layout.sets))
     place = layout.places[(0,)]
     known[place] = 1e6
     even = np.full(len(cost), 0.2 / cost.sum())
-    found, _ = best_precisions(layout, curves, counting, rho=0.1, start=even, known=known)
+    found, _ = best_precisions(layout, curves, importance, rho=0.1, start=even, known=known)
     assert found[place] == 0.0
     assert (np.delete(found, place) > 0).any()
 
@@ -191,9 +191,9 @@ def test_a_table_of_more_weight_is_measured_better():
 
 
 def test_tables_that_are_asked_for_count_more_than_tables_inside_others():
-    asked = importance(*_weighted(Workload.up_to(DOMAIN, 3)))
-    inside = importance(*_weighted(Workload.all_kway(DOMAIN, 3)))
-    assert inside.orders.tolist() == [0.0, 1 / 16, 1 / 5, 1.0]
+    asked = Importance.of(*_weighted(Workload.up_to(DOMAIN, 3)))
+    inside = Importance.of(*_weighted(Workload.all_kway(DOMAIN, 3)))
+    assert inside.orders.tolist() == [0.0, 1 / 30, 1 / 10, 1.0]
     assert (asked.orders[1:3] > inside.orders[1:3]).all()
     for order in (1, 2, 3):
         assert inside.tables[_weighted(Workload.all_kway(DOMAIN, 3))[0].index.order == order].sum() == pytest.approx(1)
@@ -237,7 +237,7 @@ def test_what_is_hardly_worth_measuring_again_is_left_alone_and_all_is_spent():
     known[precise] = 1e6
     floor = floor_precisions(layout, weights, rho=0.1)
     added, _ = add_precisions(
-        layout, importance(layout, weights), curves_for(layout, 500.0), rho=0.1, known=known, floor=floor
+        layout, Importance.of(layout, weights), curves_for(layout, 500.0), rho=0.1, known=known, floor=floor
     )
     assert added[precise].tolist() == [0.0, 0.0]
     others = np.delete(np.arange(len(known)), precise)

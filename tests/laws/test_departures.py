@@ -113,6 +113,26 @@ def test_the_mean_is_held_where_that_is_most_likely(seed):
     assert seen @ np.log(found) == pytest.approx(-solved.fun, abs=1e-6)
 
 
+@pytest.mark.parametrize("first", [1e-6, 0.01, 0.3, 0.9, 0.999])
+@pytest.mark.parametrize("means", [(0.0, 2.0), (0.1, 5.0), (0.5, 1.02), (0.98, 1e6)])
+def test_of_two_components_the_mean_alone_says_how_often_each_is(first, means):
+    small, large = means
+    found = np.array([first, 1 - first])
+    hold_mean(np.array(means), found)
+    # A share is the difference of two means, of which rounding leaves so much.
+    np.testing.assert_allclose(found, np.array([large - 1, 1 - small]) / (large - small), rtol=1e-9)
+
+
+@pytest.mark.parametrize("absent", [0.0, 3.0, 1e5])
+def test_a_component_that_is_absent_changes_nothing(absent):
+    """With these shares θ is −1/2, where a component of mean 3 would divide by zero."""
+    alone, with_absent = np.array([0.75, 0.25]), np.array([0.75, 0.0, 0.25])
+    hold_mean(np.array([0.0, 2.0]), alone)
+    hold_mean(np.array([0.0, absent, 2.0]), with_absent)
+    np.testing.assert_array_equal(with_absent[[0, 2]], alone)
+    assert with_absent[1] == 0.0
+
+
 def test_a_mean_that_cannot_be_held_is_left():
     means = np.array([0.0, 1.25, 5.0])
     for seen in ([0.0, 0.5, 0.5], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]):
@@ -153,6 +173,63 @@ def test_the_prior_learned_has_at_least_the_likelihood_of_the_one_that_made_the_
     assert found[MEANS < 0.1].sum() == pytest.approx(1 / 3, abs=0.05)
 
 
+def test_departures_that_nothing_explains_say_nothing():
+    """34 deviations below a prediction of nearly nobody: fewer than none."""
+    row, column = round((math.asinh(-34) + departures.REACH) / departures.STEP), 0
+    assert 0 < grid().binned[row, column].sum() < departures.TINY
+    seen = np.zeros(SHAPE)
+    before = learned_prior(2, seen)
+    seen[:, row, column] = 1_000
+    np.testing.assert_array_equal(learned_prior(2, seen), before)
+
+
+@pytest.mark.parametrize("usual_cells", [0.0, 3.0])
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_learning_is_the_em_algorithm_where_cells_say_nothing_of_what_they_cannot_have(usual_cells, rounds):
+    """Against plain loops: what a cell can have is shared by likelihood, and what it cannot have keeps its share."""
+    draw = np.random.default_rng(rounds)
+    usual = starting_prior(1)
+    kinds = np.array([0, 0, 1, 2, 3, 4, 5, 6, 6])
+    rows, counts = draw.random((kinds.size, usual.size)), draw.uniform(1, 30, kinds.size)
+    found = usual.copy()
+    departures.climb(rows, counts, kinds, MEANS, usual, usual_cells, rounds, found)
+    expected = usual.copy()
+    for _ in range(rounds):
+        priors = np.empty((len(departures.CAPS), usual.size))
+        departures.class_priors(MEANS, expected, priors)
+        total = usual_cells * usual
+        for row, count, kind in zip(rows, counts, kinds, strict=True):
+            possible = departures.CAPS[kind] > departures.LOW
+            shares = np.where(possible, row * priors[kind], 0.0)
+            total += count * expected[possible].sum() * shares / shares.sum()
+            total += count * np.where(possible, 0.0, expected)
+        expected = total / total.sum()
+        hold_mean(MEANS, expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-15)
+
+
+def test_cells_of_which_nothing_was_seen_vary_as_the_prior_does():
+    """The mean of (λ − 1)² over each interval by numerical integration, and no more than one."""
+    for order, wide in [(1, False), (3, False), (1, True)]:
+        prior = starting_prior(order)
+        if wide:
+            prior[-5] += 0.1
+        priors = np.empty((len(departures.CAPS), prior.size))
+        departures.class_priors(MEANS, prior, priors)
+        squares = [
+            (low - 1) ** 2 if low == high else quad(lambda x: (x - 1) ** 2, low, high)[0] / (high - low)
+            for low, high in zip(departures.LOW, departures.HIGH, strict=True)
+        ]
+        expected = np.minimum(priors @ np.array(squares), 1.0)
+        np.testing.assert_allclose(departures.unmeasured_spreads(prior), expected, rtol=1e-9)
+        assert expected[0] < 1.0
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 7])
+def test_tables_may_be_as_predicted_where_that_has_a_frequency(order):
+    assert departures.may_be_quiet(order) == (departures.quiet_frequency(order, np.zeros(3)) > 0)
+
+
 @pytest.mark.parametrize("departure", [-700.0, -168.3, -40.0, -5.2, 5.7, 33.0, 900.0])
 @pytest.mark.parametrize("predicted", [3.0, 170.0, 5_000.0])
 def test_far_from_what_was_predicted_a_cell_has_a_posterior_of_its_own(departure, predicted):
@@ -168,7 +245,7 @@ def test_far_from_what_was_predicted_a_cell_has_a_posterior_of_its_own(departure
     assert variance == pytest.approx(expected[1], rel=1e-3, abs=1e-9 * departure**2 + 1e-6)
 
 
-@pytest.mark.parametrize("row", [60, 92, 120, 190, 240])
+@pytest.mark.parametrize("row", [60, 92, 94, 95, 120, 190, 240])
 def test_the_likelihood_of_a_bin_is_the_mean_over_the_bin(row):
     """Far out a bin is wider than the noise, and the value in its middle says nothing about the bin."""
     column = 66

@@ -73,3 +73,23 @@ def test_facets_that_contradict_each_other_or_are_empty_give_finite_tables():
         found = most_even(facets)
         assert np.isfinite(found).all()
         assert (found >= 0).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("factor", [2.0**-40, 2.0**20])
+def test_people_counted_in_another_unit_are_fitted_the_same(shape, factor):
+    """Powers of two are exact, and when to stop is a share of the total."""
+    draw = np.random.default_rng(30 + len(shape))
+    start, other = draw.uniform(1, 9, shape), facets_of(draw.uniform(1, 9, shape))
+    scaled = [factor * facet for facet in other]
+    np.testing.assert_array_equal(fit_proportionally(factor * start, scaled), factor * fit_proportionally(start, other))
+    # Here the first factor is scaled by the largest cell, which rounds.
+    np.testing.assert_allclose(most_even(scaled), factor * most_even(other), rtol=1e-12)
+
+
+def test_the_round_that_misses_by_no_more_than_allowed_is_the_last():
+    facets = facets_of(np.random.default_rng(4).uniform(1, 9, (3, 4, 5)) ** 3)
+    first, last = (most_even(facets, tolerance=0.0, most_rounds=rounds) for rounds in (1, 50))
+    assert not np.allclose(first, last, rtol=1e-3)
+    np.testing.assert_array_equal(most_even(facets, tolerance=1.0), first)
+    np.testing.assert_array_equal(most_even(facets, tolerance=0.0), last)

@@ -24,6 +24,7 @@ from strategies import families, seeds
 from margrave import CodedTable, boundary
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
+from margrave.data.counting.tally import Tally
 from margrave.domain import Domain
 from margrave.errors import (
     BudgetRefusedError,
@@ -35,6 +36,7 @@ from margrave.errors import (
     PlanError,
 )
 from margrave.measurements import Measurements
+from margrave.mechanisms import Run
 from margrave.mechanisms import scalable_mwem as mwem
 from margrave.mechanisms.adaptive_planner import adaptive_planner
 from margrave.mechanisms.gaussian_marginals import gaussian_marginals, marginal_cost
@@ -402,7 +404,7 @@ def whole_score(counts, estimates):
     """Equation (1) of scalable_mwem in Python's integers."""
     total = 0
     for count, estimate in zip(counts.ravel().tolist(), estimates.ravel().tolist(), strict=True):
-        total += abs(min(count, BOUND) * UNITS - round(min(max(estimate, -BOUND), BOUND) * UNITS))
+        total += abs(min(max(count, 0), BOUND) * UNITS - round(min(max(estimate, -BOUND), BOUND) * UNITS))
     return min(total, CAP)
 
 
@@ -468,6 +470,32 @@ def test_one_person_moves_no_score_by_more_than_their_rows(shape_and_family, see
     assert int(np.abs(with_person - without).max()) <= contributions * UNITS
 
 
+@given(families(), seeds, st.integers(1, 5), st.sampled_from([2**37, 2**62, 2**63, 2**64]))
+@settings(deadline=None, max_examples=60)
+def test_one_person_in_a_column_of_counts_moves_no_score_by_more_than_their_rows(
+    shape_and_family, seed, contributions, total
+):
+    """Where all counts add up to a cut, or to where 64 bits end: wrapped around, a score would move by 2⁵³."""
+    sizes, family = shape_and_family
+    layout = Layout.of(sizes, family)
+    generator = np.random.default_rng(seed)
+    codes = np.ascontiguousarray(generator.integers(0, sizes, size=(30, len(sizes))).T, dtype=np.uint8)
+    without = np.full(30, (total - 1) // 30)
+    without[0] += (total - 1) % 30
+    with_person = without.copy()
+    np.add.at(with_person, generator.integers(0, 30, size=contributions), 1)
+    counts = []
+    for weights in (without, with_person):
+        tally = Tally(layout)
+        tally.add(codes, weights)
+        counts.append(tally.counts())
+    for (_, first), (_, second) in zip(*map(layout.views, counts), strict=True):
+        assert int(np.abs(second - first).sum()) <= contributions
+    estimate = estimate_from(layout, seed)
+    scores = [estimate.scores(each) for each in counts]
+    assert int(np.abs(scores[1] - scores[0]).max()) <= contributions * UNITS
+
+
 @given(st.integers(1, 700), seeds, st.floats(0, 300))
 @settings(deadline=None, max_examples=40)
 def test_scores_stay_within_64_bits_whatever_is_estimated_and_counted(size, seed, magnitude):
@@ -476,7 +504,11 @@ def test_scores_stay_within_64_bits_whatever_is_estimated_and_counted(size, seed
     estimate = _RunningEstimate(layout)
     estimate._values[:] = generator.normal(size=layout.cells) * 10**magnitude
     tables = transform.reconstruct(layout, estimate._values)
-    for counts in (generator.integers(0, 2**62, size=layout.cells), np.full(layout.cells, 2**63 - 1)):
+    for counts in (
+        generator.integers(0, 2**62, size=layout.cells),
+        np.full(layout.cells, 2**63 - 1),
+        generator.integers(-(2**63), 0, size=layout.cells),
+    ):
         scores = estimate.scores(counts)
         for place, (_, exact) in enumerate(layout.views(counts)):
             assert 0 <= int(scores[place]) == whole_score(exact, layout.view(tables, place)) <= CAP
@@ -687,7 +719,7 @@ def test_what_is_no_source_is_refused_without_a_look_inside(run, source):
 def test_only_what_counts_is_counted():
     layout = Layout.of(DOMAIN.shape, PAIRS.positions)
     with pytest.raises(DataError, match="expected a source of counts, got a Frame; open it with open_source"):
-        spending(Frame(), PAIRS, layout, BUDGET, ledger=None, purpose="none").__enter__()
+        spending(Frame(), PAIRS, layout, BUDGET, run=Run(), purpose="none").__enter__()
 
 
 # --- bad input -------------------------------------------------------------------------------------------------
@@ -710,8 +742,8 @@ BAD = {
     "share 0": (by_rounds, {"initial_share": 0}, PlanError, "initial_share is 0; give a number between 0 and 1"),
     "share 1": (by_rounds, {"initial_share": 1}, PlanError, "initial_share is 1; give a number between 0 and 1"),
     "share text": (by_rounds, {"initial_share": "x"}, PlanError, "initial_share must be a finite number"),
-    "no workload": (by_rounds, {"workload": "age"}, PlanError, "expected a Workload, got 'age'"),
-    "no budget": (by_rounds, {"budget": 0.5}, PlanError, "expected a Budget, got 0.5"),
+    "no workload": (by_rounds, {"workload": "age"}, PlanError, "expected a Workload, got a str"),
+    "no budget": (by_rounds, {"budget": 0.5}, PlanError, "expected a Budget, got a float"),
     "another domain": (
         by_rounds,
         {"workload": Workload.all_kway(OTHER, 2)},

@@ -9,7 +9,7 @@ import pytest
 
 from margrave import memory
 from margrave.domain import Domain
-from margrave.errors import MemoryLimitError
+from margrave.errors import MemoryLimitError, StoreError
 from margrave.memory import large_array, on_disk
 from margrave.workload import Workload
 
@@ -96,5 +96,5 @@ def test_arrays_are_put_into_folders_alone(tmp_path):
     (tmp_path / "file").touch()
     for wrong in (tmp_path / "missing", tmp_path / "file"):
         text = f"{wrong} is not a folder that can be written to"
-        with pytest.raises(MemoryLimitError, match=re.escape(text)), on_disk(wrong):
+        with pytest.raises(StoreError, match=re.escape(text)), on_disk(wrong):
             pass

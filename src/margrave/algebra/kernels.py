@@ -18,6 +18,10 @@ negative, and only then do the loops run in vector registers (five times faster 
 The compiler (numba) takes as long to import as all else that a query of a saved release needs. So a decorated function
 is a `Kernel` at first, which asks for the compiler when it is called. Kernels call each other, and the compiler must
 then see compiled functions: before a kernel is compiled, every kernel that its module knows by name is replaced there.
+
+Machine code is kept in files beside the source. The compiler throws it away when that source changes, but not when
+something changes that the function takes from another module, whose code or value is part of the machine code. So the
+files bear a `fingerprint` of all that a function is made of.
 """
 
 from __future__ import annotations
@@ -26,12 +30,17 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, update_wrapper
+from hashlib import sha256
 from itertools import pairwise
 from threading import Lock, RLock
-from typing import Any, NamedTuple, TypeVar, cast
+from types import CodeType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -69,6 +78,8 @@ class Kernel:
             if self._compiled is None:
                 from numba import njit
 
+                # The name in full is that of the file with the machine code.
+                self._function.__qualname__ = f"{self._function.__name__}_{fingerprint(self._function)}"
                 self._compiled = cast("Callable[..., Any]", njit(**self._options)(self._function))
                 _PENDING.append(self)
                 names = self._function.__globals__
@@ -83,6 +94,40 @@ class Kernel:
                     _PENDING.clear()
                     _REPLACING.clear()
             return self._compiled
+
+
+def fingerprint(function: Callable[..., Any]) -> str:
+    """Return digits that change with a function's code, the values that it takes from its module, and its kernels.
+
+    Parameters
+    ----------
+    function
+        A function to compile. Functions that it calls count if they are kernels, compiled or not.
+    """
+    found = sha256()
+    _digest(function, found, set())
+    return found.hexdigest()[:12]
+
+
+def _digest(function: Callable[..., Any], found: Hash, seen: set[Callable[..., Any]]) -> None:
+    """Feed a hash with what a function is made of; once each, since functions may call themselves."""
+    if function in seen:
+        return
+    seen.add(function)
+    codes = [function.__code__]
+    for code in codes:  # which grows by the functions inside
+        codes += [one for one in code.co_consts if isinstance(one, CodeType)]
+        found.update(code.co_code)
+        found.update(repr([one for one in code.co_consts if not isinstance(one, CodeType)]).encode())
+        for name in code.co_names:
+            value = function.__globals__.get(name)
+            found.update(name.encode())
+            if isinstance(value, np.ndarray):
+                found.update(f"{value.dtype}{value.shape}".encode() + value.tobytes())
+            elif isinstance(value, (int, float, str, tuple)):
+                found.update(repr(value).encode())
+            elif called := getattr(value, "__wrapped__", None):  # of a kernel, or of what took its place
+                _digest(called, found, seen)
 
 
 def compiler(**options: Any) -> Callable[[Function], Function]:  # noqa: ANN401 — as numba takes them

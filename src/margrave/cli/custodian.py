@@ -15,10 +15,10 @@ import typer
 from rich.table import Table
 from typer.core import TyperGroup
 
-from margrave.cli.job import Job, budget_of
 from margrave.cli.options import AsJson, in_words_of_options, takes
 from margrave.cli.screen import Screen, console, lines, print_json, print_table, write_json
 from margrave.errors import DomainError
+from margrave.job import Job, budget_of
 from margrave.options import options_of
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from margrave.algebra.kernels import Floats
-    from margrave.cli.job import Job
+    from margrave.job import Job
     from margrave.release.release import Release
     from margrave.workload import Workload
 
@@ -48,7 +48,7 @@ def demo(
     Example:  margrave demo
     """
     from margrave.cli import release, town
-    from margrave.cli.job import Job
+    from margrave.job import Job
     from margrave.release.store.loading import load
 
     screen = console()
@@ -57,11 +57,9 @@ def demo(
     town.DOMAIN.write(out / "domain.json")
     (out / "job.toml").write_text(_JOB, encoding="utf-8")
     job = Job.of(out / "job.toml", {"report": _can_report()})
-    workload, contributions = job.workload(town.DOMAIN), job.need("contributions")
+    workload = job.workload(town.DOMAIN)
     # The release measures the number of people first; of a made-up town it may be stated.
-    expected = (
-        replace(job, rows=town.INHABITANTS).measuring().predict(workload, job.budget(), contributions=contributions)
-    )
+    expected = replace(job, rows=town.INHABITANTS).predict()
     for lead, text in (
         ("A made-up town", f"of {town.INHABITANTS:,} people: {out / 'town.csv'}"),
         ("Wanted:", f"all {len(workload)} tables of three of its {len(town.DOMAIN)} attributes"),

@@ -19,22 +19,22 @@ from typing import Annotated, Any
 
 import typer
 
-from margrave.cli.job import Job, all_options, mechanism_options, mechanism_summary, method_options
-from margrave.options import Kind, Option, options_of
+from margrave.job import Job, all_options, mechanism_options, mechanism_summary, method_options
+from margrave.options import Option, OptionKind, options_of
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 _JOB = Annotated[Path | None, typer.Option("--job", help="A TOML file with options; those given here override it.")]
-_TYPES: dict[Kind, Any] = {
-    Kind.TEXT: str,
-    Kind.WHOLE: int,
-    Kind.WHOLE_OR_TEXT: str,
-    Kind.NUMBER: float,
-    Kind.EXACT: str,
-    Kind.FLAG: bool,
-    Kind.TEXTS: list[str],
-    Kind.NAMES: str,
-    Kind.TABLES: list[str],
-    Kind.NUMBERS: list[str],
+_TYPES: dict[OptionKind, Any] = {
+    OptionKind.TEXT: str,
+    OptionKind.WHOLE: int,
+    OptionKind.WHOLE_OR_TEXT: str,
+    OptionKind.NUMBER: float,
+    OptionKind.EXACT: str,
+    OptionKind.FLAG: bool,
+    OptionKind.TEXTS: list[str],
+    OptionKind.NAMES: str,
+    OptionKind.TABLES: list[str],
+    OptionKind.NUMBERS: list[str],
 }
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 Command = Callable[..., None]

@@ -7,26 +7,21 @@ release from noisy tables made elsewhere, or from measurements that were kept.
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from margrave.cli.job import Job, by_table
 from margrave.cli.options import AsJson, takes
-from margrave.cli.screen import Screen, Tick, console, fits, print_json, print_table, progress, styled
+from margrave.cli.screen import Screen, console, fits, print_json, print_table, progress, styled
 from margrave.domain.values import table_label
-from margrave.errors import InterruptionError, JobError, MargraveError, PlanError
-from margrave.mechanisms import DEFAULT_FOR_PLANS
+from margrave.errors import PlanError
+from margrave.job import Job, by_table, delta_notes
 from margrave.options import named_tables, numbers_by_table
 
 if TYPE_CHECKING:
-    from margrave.measurements.archive import KeptFile
-    from margrave.measurements.measurements import Measurements
     from margrave.measurements.provenance import Provenance
     from margrave.mechanisms import Mechanism
     from margrave.planning.expectation import Expectation, Summary
@@ -40,8 +35,6 @@ _UNBIASED = (
     "Errors are standard errors of the unbiased estimates; the non-negative tables are closer to the truth overall."
 )
 _Margins = dict[tuple[str, ...], float]
-# A larger δ is more than one over the number of people in most tables.
-_LARGE_DELTA = 1e-5
 
 
 @takes("plan", job=True)
@@ -107,7 +100,7 @@ def plan(
         _show_compared(expected, other, list(margins), " ".join(compare_with or ()))
     for note in (*notes, *(() if expected is None else (_UNBIASED,))):
         screen.print(note)
-    for note in _delta_notes(budget):
+    for note in delta_notes(budget):
         screen.print(note)
     if workload.domain.unreviewed:
         screen.print("The domain is a draft: nothing is measured with it before it is reviewed.")
@@ -137,25 +130,14 @@ def _shown_tables(asked: Job, margin: list[str] | None) -> list[tuple[str, ...]]
 
 def _plan_budget(asked: Job, given: list[str], *, json: bool) -> None:
     """Show the least budget whose plan has the margins of error asked for."""
-    from margrave.planning.plans import budget_for_margin
-    from margrave.privacy.budget import Budget, format_budget
+    from margrave.privacy.budget import format_budget
 
-    if asked.mechanism not in (None, DEFAULT_FOR_PLANS):
-        raise PlanError(f"no budget can be found for the mechanism {asked.mechanism}", remedy="leave out --mechanism")
-    domain = asked.read_domain()
-    workload, rows = asked.workload(domain), asked.need("contributions")
-    options = {name: value for name, value in asked.mechanism_options.items() if name == "objective"}
-    found = {
-        names: budget_for_margin(workload, attributes=names, margin=margin, contributions=rows, **options)
-        for names, margin in by_table(domain, numbers_by_table("--budget-for", given)).items()
-    }
-    rho = max(one.rho for one in found.values())
-    needed = Budget.zcdp(rho=rho) if asked.delta is None else Budget.zcdp(rho=rho, delta=asked.delta)
+    needed = asked.budget_for(numbers_by_table("--budget-for", given))
     if json:
         print_json({"rho": float(needed.rho), "epsilon": needed.epsilon(), "delta": float(needed.delta)})
         return
     screen = console()
-    screen.print(f"wanted: {workload.description}")
+    screen.print(f"wanted: {asked.workload(asked.read_domain()).description}")
     screen.print(f"budget: {format_budget(needed)}")
     words = f"--epsilon {needed.epsilon():.6g} --delta {float(needed.delta):g}"
     screen.print(f"--rho {float(needed.rho):.9g} asks for it, and so does {words}, within rounding.")
@@ -166,8 +148,7 @@ def _other_plan(asked: Job, compare_with: list[str]) -> Expectation:
     other = asked
     for text in compare_with:
         other = Job.read(Path(text)) if text.endswith(".toml") else other.changed(text)
-    workload = other.targeted(other.workload(other.read_domain()))
-    expected = other.measuring().predict(workload, other.budget(), contributions=other.need("contributions"))
+    expected = other.predict()
     if expected is None:
         raise PlanError("the errors of the other plan cannot be predicted", remedy="leave out --compare-with")
     return expected
@@ -252,23 +233,10 @@ def reconstruct(
     Example:  margrave reconstruct age-sex.csv region.csv --variance 25 --domain domain.json --tables age,sex
     --tables region --out release
     """
-    from margrave.measurements.measurements import Measurements
-
     publication = asked.publication()
-    if any(path.suffix == ".npz" or path.is_dir() for path in files):
-        if len(files) > 1:
-            raise JobError(
-                "an .npz file or a folder is given with other files", remedy="give it alone, or give tables only"
-            )
-        noisy = Measurements.load(files[0])
-    elif asked.domain is None:
-        raise JobError("noisy tables need their domain", remedy="give its file with --domain")
-    else:
-        noisy = Measurements.read_tables(files, asked.read_domain(), variance=variance)
-    workload = asked.workload(noisy.domain)
-    publication.check(workload)
+    noisy = asked.read_measurements(files, variance=variance)
     with progress() as begin:
-        released = publication.publish(noisy, workload, progress=begin)
+        released = asked.publish(noisy, progress=begin)
     if json:
         print_json(result(publication, released))
     else:
@@ -276,7 +244,7 @@ def reconstruct(
 
 
 def run(job: Job, *, json: bool = False) -> None:
-    """Do a job. What can be refused is refused before the table is read; what was paid for is never lost.
+    """Do a job and show what came of it.
 
     Parameters
     ----------
@@ -285,111 +253,24 @@ def run(job: Job, *, json: bool = False) -> None:
     json
         Whether to print the result as JSON.
     """
-    from margrave.measurements.archive import KeptFile
-
-    publication = job.publication()
-    budget = job.budget()
-    workload = job.targeted(job.workload(job.read_domain()))
-    mechanism = job.measuring().prepare(workload, budget, contributions=job.need("contributions"))
-    job.source()  # refuses a table that cannot be described
-    kept, cells = KeptFile.beside(publication.folder), mechanism.cells(workload)
-    publication.check(workload, beside=8 * cells)
-    kept.require_room(cells)
-    ledger = job.open_ledger()
-    begun = ledger is not None and ledger.is_new
-    if ledger is not None and begun and not json:
-        console().print(_beginning(ledger, budget.delta))
-    for note in _delta_notes(budget):
-        Screen(stderr=True).print(note)
+    prepared, aside = job.prepare(), Screen(stderr=True)
+    note = prepared.ledger_note()
+    if note is not None and not json:
+        console().print(note)
+    for note in delta_notes(prepared.budget):
+        aside.print(note)
     with progress() as begin:
-        released = _released(job, mechanism, workload, budget, ledger, publication, kept, begin)
-    kept.remove()
+        released = prepared.run(progress=begin, notify=aside.print)
+    publication, ledger = prepared.publication, prepared.ledger
     if json:
-        entry = None if ledger is None else _entry(ledger, released, begun)
+        entry = None if ledger is None else _entry(ledger, released, prepared.begins_ledger)
         print_json({**result(publication, released), "ledger": entry})
         return
     say(publication, released, console(), measured=True)
     if ledger is None:
         console().print("No ledger was named: spending on this table is not tracked. Next time give --ledger.")
     else:
-        console().print(f"ledger: {ledger.balance(budget.delta)}")
-
-
-def _released(
-    job: Job,
-    mechanism: Mechanism,
-    workload: Workload,
-    budget: Budget,
-    ledger: Ledger | None,
-    publication: Publication,
-    kept: KeptFile,
-    begin: Callable[[str], Tick],
-) -> Release:
-    """Measure the table and publish; a message after the charge always says how to continue."""
-    from margrave.mechanisms.spending import terminable
-
-    try:
-        noisy = _measured(job, mechanism, workload, budget, ledger, kept, begin)
-        with terminable():
-            return publication.publish(noisy, workload, progress=begin)
-    except MargraveError as error:
-        if kept.path is None:
-            raise
-        raise type(error)(f"{error}{_continuation(job, kept)}") from error
-    except KeyboardInterrupt as error:
-        said = str(error) or _interrupted(budget, charged=kept.path is not None)
-        raise InterruptionError(f"{said}{_continuation(job, kept)}") from None
-
-
-def _measured(
-    job: Job,
-    mechanism: Mechanism,
-    workload: Workload,
-    budget: Budget,
-    ledger: Ledger | None,
-    kept: KeptFile,
-    begin: Callable[[str], Tick],
-) -> Measurements:
-    """Measure the table of a job; signals wait until what was paid for is on disk."""
-    from margrave.mechanisms import Run
-
-    source = replace(job.source(), progress=begin("counting"), notify=Screen(stderr=True).print)
-    stages = begin("measuring") if mechanism.staged else None
-    run = Run(ledger=ledger, keep=kept.save, defer_signals=True, progress=stages)
-    return mechanism.measure(source, workload, budget, contributions=job.need("contributions"), run=run)
-
-
-def _continuation(job: Job, kept: KeptFile) -> str:
-    """Return where the measurements are and the command that continues from them; nothing if there are none."""
-    if kept.path is None:
-        return ""
-    command = shlex.join(["margrave", "reconstruct", os.path.relpath(kept.path), *job.reconstruct_words()])
-    return f"; the measurements are paid for and kept in {kept.path}; to continue from them at no cost: {command}"
-
-
-def _interrupted(budget: Budget, *, charged: bool) -> str:
-    """Return what a run that was interrupted has cost."""
-    from margrave.privacy.budget import format_budget
-
-    return f"interrupted; {format_budget(budget)} is charged" if charged else "interrupted; nothing was charged"
-
-
-def _delta_notes(budget: Budget) -> list[str]:
-    """Return a warning about a δ that is not small: the probability with which the bound on ε may fail."""
-    if budget.delta <= _LARGE_DELTA:
-        return []
-    return [f"δ = {float(budget.delta):g} is large: take far less than one over the number of people, such as 1e-9."]
-
-
-def _beginning(ledger: Ledger, delta: float) -> str:
-    """Return the sentence for a ledger that does not exist yet: one that was moved would start again at zero."""
-    from margrave.privacy.budget import Budget, format_budget
-
-    return (
-        f"ledger: a new ledger is created, {ledger.path}, with the cap "
-        f"{format_budget(Budget.zcdp(rho=ledger.cap, delta=delta))}. If this table has a ledger elsewhere, stop now "
-        "(Ctrl-C) and name that file."
-    )
+        console().print(f"ledger: {ledger.balance(prepared.budget.delta)}")
 
 
 def _entry(ledger: Ledger, released: Release, begun: bool) -> dict[str, Any]:

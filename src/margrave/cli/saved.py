@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from margrave.cli.job import Job
 from margrave.cli.options import AsJson, takes
 from margrave.cli.screen import Screen, console, fits, print_json, print_table, progress
+from margrave.job import Job
 from margrave.options import named_tables
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ import numpy as np
 
 from margrave.domain.kinds import Bins, Labels, declare, value_keys
 from margrave.domain.values import Label, Mask, Values, checked_text, is_number
-from margrave.errors import DomainError, QueryError, suggestion
+from margrave.errors import DomainError, suggestion
 
 Outside = Literal["error", "drop"]
 
@@ -199,9 +199,9 @@ class Attribute:
         """
         comparison = f"{self.name} {relation} {value!r}"
         if not is_number(value):
-            raise QueryError(f"{comparison} does not compare with a number", remedy="write one, without quotes")
+            raise DomainError(f"{comparison} does not compare with a number", remedy="write one, without quotes")
         if self.other is not None and not self.values.holds_every_number:
-            raise QueryError(
+            raise DomainError(
                 f"{comparison} is not clear: category {self.other!r} counts values outside the declared ones, which "
                 f"may lie on either side",
                 remedy=f"list the categories you mean, as in {self.name} in (…)",
@@ -209,8 +209,8 @@ class Attribute:
         mask = np.zeros(self.size, dtype=np.bool_)
         try:
             mask[: self.declared] = self.values.compare(relation, value, missing=self.missing_code)
-        except QueryError as error:
-            raise QueryError(f"{comparison} {error}") from error
+        except DomainError as error:
+            raise DomainError(f"{comparison} {error}") from error
         return mask
 
     def with_draft(self, draft: str) -> Attribute:
@@ -235,7 +235,7 @@ class Attribute:
         elif isinstance(value, int | float):
             found = self.values.code_of(value)
         if found is None:
-            raise QueryError(self._unknown(value))
+            raise DomainError(self._unknown(value))
         return found
 
     def _unknown(self, value: object) -> str:

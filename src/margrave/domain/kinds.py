@@ -31,7 +31,7 @@ from margrave.domain.values import (
     checked_text,
     is_number,
 )
-from margrave.errors import DomainError, QueryError
+from margrave.errors import DomainError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -164,7 +164,7 @@ class Labels(Values):
         """Return which labels are in a relation to a number; all except the missing category must be numbers."""
         numbers = {code: label for code, label in self._numbers_by_code.items() if code != missing}
         if len(numbers) < self.size - (missing is not None and missing < self.size):
-            raise QueryError(NO_ORDER.format("its labels"))
+            raise DomainError(NO_ORDER.format("its labels"))
         mask = np.zeros(self.size, dtype=np.bool_)
         mask[list(numbers)] = [RELATIONS[relation](label, number) for label in numbers.values()]
         return mask
@@ -325,7 +325,7 @@ class Bins(Values):
         if exact and (stepped or relation in (">", "<=")):
             return place + 1
         nearest = (edge,) if exact else self.cuts[max(place - 1, 0) : place + 1]
-        raise QueryError("would split a bin", remedy=f"{self._allowed_edges(nearest)}")
+        raise DomainError("would split a bin", remedy=f"{self._allowed_edges(nearest)}")
 
     def _allowed_edges(self, nearest: Iterable[float]) -> str:
         """Return at which numbers bins can be divided, and the nearest of them."""

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.errors import DomainError, QueryError
+from margrave.errors import DomainError
 
 Label = str | int | float | bool
 Mask = NDArray[np.bool_]
@@ -120,7 +120,7 @@ class Values(ABC):
         missing
             The code of the category that counts missing values, which are in no range; None if there is none.
         """
-        raise QueryError(NO_ORDER.format("its categories"))
+        raise DomainError(NO_ORDER.format("its categories"))
 
     @property
     def equality_hint(self) -> str:

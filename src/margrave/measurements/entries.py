@@ -39,7 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from margrave.algebra.transform import integrate
 from margrave.domain.values import table_label
-from margrave.errors import MeasurementError, suggestion
+from margrave.errors import MeasurementError, expected, suggestion
 from margrave.escaping import guarded
 from margrave.privacy.budget import shown_value
 
@@ -541,9 +541,7 @@ def mbi_entries(domain: Domain, measured: Iterable[Any]) -> tuple[list[NoisyTabl
     residuals: list[NoisyTable] = []
     for one in measured:
         if not isinstance(one, package.LinearMeasurement):
-            raise MeasurementError(
-                f"expected a LinearMeasurement of mbi, got a {type(one).__name__}", remedy="give a list of them"
-            )
+            raise MeasurementError(expected("a LinearMeasurement of mbi", one), remedy="give a list of them")
         names = tuple(one.clique)
         _positions(domain, names)
         shape = tuple(domain[name].size for name in names)

@@ -36,7 +36,7 @@ from margrave.algebra.transform import corner, difference, integrate, integrate_
 from margrave.discrete_gaussian import exact_variance
 from margrave.domain.domain import Domain
 from margrave.domain.values import table_label
-from margrave.errors import MargraveError, MeasurementError
+from margrave.errors import MargraveError, MeasurementError, expected
 from margrave.escaping import html_table
 from margrave.measurements.archive import UNREADABLE, Archive, ArchiveError, open_archive, write_archive
 from margrave.measurements.entries import (
@@ -341,9 +341,7 @@ class Measurements:
         Measurements that are recorded as not private stay so: a record that says otherwise is refused.
         """
         if not isinstance(provenance, Provenance):
-            raise MeasurementError(
-                f"expected a Provenance, got a {type(provenance).__name__}", remedy="give a whole record"
-            )
+            raise MeasurementError(expected("a Provenance", provenance), remedy="give a whole record")
         if self.provenance is not None and provenance.private and not self.provenance.private:
             raise MeasurementError(
                 "these measurements are recorded as not private, and no other record makes them private",
@@ -585,7 +583,7 @@ def _checked_variances(layout: Layout, precisions: Floats, variances: object) ->
 def _checked_first(layout: Layout, counts: Integers, precisions: Floats, first: First) -> First:
     """Return the first measurements if there is one of each residual, none more precise than all of them together."""
     if not isinstance(first, First):
-        raise MeasurementError(f"expected a First, got a {type(first).__name__}", remedy="give all of its parts")
+        raise MeasurementError(expected("a First", first), remedy="give all of its parts")
     own = transform.one_per_table(layout, first.precisions)
     if not np.isfinite(own).all() or (own < 0).any() or ((own > 0) != (precisions > 0)).any():
         raise MeasurementError("there must be one first measurement of each residual that was measured")

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from margrave.algebra.layout import Layout
 from margrave.errors import PlanError, suggestion
-from margrave.privacy.budget import Budget
-from margrave.workload import Workload
+from margrave.privacy.budget import Budget, require_budget
+from margrave.workload import Workload, require_workload
 
 if TYPE_CHECKING:
     from margrave.measurements.measurements import Measurements
-    from margrave.mechanisms.spending import Keep
     from margrave.planning.expectation import Expectation
     from margrave.privacy.ledger import Ledger
     from margrave.privacy.noise import Sampler
@@ -35,6 +34,8 @@ MECHANISMS = {
 # What the command line uses where none is named: the one of least error; the other where a plan is asked for by its
 # objective or by margins of error, which have to be known before anything is measured.
 DEFAULT, DEFAULT_FOR_PLANS = "adaptive", "planner"
+# Saves measurements.
+Keep = Callable[["Measurements"], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,8 +177,4 @@ def mechanism_class(name: str) -> type[Mechanism]:
 
 def checked_request(workload: object, budget: object) -> tuple[Workload, Budget]:
     """Return a workload and a budget if they are what they should be."""
-    if not isinstance(workload, Workload):
-        raise PlanError(f"expected a Workload, got {workload!r}", remedy="make one, as in Workload.all_kway(domain, 3)")
-    if not isinstance(budget, Budget):
-        raise PlanError(f"expected a Budget, got {budget!r}", remedy="make one, as in Budget.zcdp(rho=0.1)")
-    return workload, budget
+    return require_workload(workload), require_budget(budget)

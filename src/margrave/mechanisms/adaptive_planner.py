@@ -24,24 +24,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from margrave.algebra.layout import Layout
-from margrave.boundary import StagedResiduals, check_range
-from margrave.data.source import open_source
-from margrave.errors import PlanError
 from margrave.mechanisms import Mechanism, Run, checked_request
-from margrave.mechanisms.spending import Keep, Spending, checked_sampler, provenance, spending
+from margrave.mechanisms.spending import FirstTotal, Stage
 from margrave.options import option
 from margrave.planning.allocation import GAIN
-from margrave.planning.coefficients import checked_contributions, exact_cost
-from margrave.planning.plans import Plan, check_weights, checked_rows, noise_bounds, stage_noise
+from margrave.planning.coefficients import exact_cost
+from margrave.planning.plans import Plan, checked_rows, stage_noise
 from margrave.planning.stages import STAGES, first_precisions, planned_after, planned_for_total
-from margrave.privacy.budget import Number, PrivacyFilter, exact_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from margrave.algebra.kernels import Floats
     from margrave.measurements.measurements import Measurements
-    from margrave.privacy.budget import Budget
+    from margrave.mechanisms import Keep
+    from margrave.privacy.budget import Budget, Number
     from margrave.privacy.ledger import Ledger
     from margrave.privacy.noise import Sampler
     from margrave.workload import Workload
@@ -72,29 +68,29 @@ class AdaptivePlanner(Mechanism):
 
     def prepare(self, workload: Workload, budget: Budget, *, contributions: int) -> AdaptivePlanner:
         """Return the mechanism, once it is certain that all stages can be drawn."""
-        self._look(*checked_request(workload, budget), contributions)
+        self._first_total(*checked_request(workload, budget), contributions)
         return self
 
     def predict(self, workload: Workload, budget: Budget, *, contributions: int) -> Plan | None:
         """Return what the first measurement of everything promises for the stated number of rows; None without one."""
         asked, charged = checked_request(workload, budget)
-        look = self._look(asked, charged, contributions)
+        total = self._first_total(asked, charged, contributions)
         if self.rows is None:
             return None
         # As if the total came out as stated: the stages of `measure` up to the first that looks at more than that.
-        left = charged.rho - exact_cost((), look.noise, contributions)
-        known = np.zeros(len(look.layout.sets))
-        known[look.layout.places[()]] = 1 / float(look.noise)
+        left = charged.rho - exact_cost((), total.noise, contributions)
+        known = np.zeros(len(total.layout.sets))
+        known[total.layout.places[()]] = 1 / float(total.noise)
         rho = float(left / contributions**2)
-        added = first_precisions(asked, look.layout, known, float(self.rows), rho=rho, share=STAGES[0])
-        noise = stage_noise(look.layout, np.where(known > 0, known, added))
-        return Plan(asked, charged, contributions, "counts", look.layout, noise, math.nan, float(self.rows))
+        added = first_precisions(asked, total.layout, known, float(self.rows), rho=rho, share=STAGES[0])
+        noise = stage_noise(total.layout, np.where(known > 0, known, added))
+        return Plan(asked, charged, contributions, "counts", total.layout, noise, math.nan, float(self.rows))
 
     def notes(self, workload: Workload, budget: Budget, *, contributions: int) -> tuple[str, ...]:
         """Return what is known before any data is opened."""
-        look = self._look(workload, budget, contributions)
+        total = self._first_total(workload, budget, contributions)
         first = (
-            f"The total is measured with a standard error of {math.sqrt(look.noise):,.4g}, then every table, then "
+            f"The total is measured with a standard error of {math.sqrt(total.noise):,.4g}, then every table, then "
             "again those whose noisy values stray from what is expected."
         )
         if self.rows is None:
@@ -128,97 +124,24 @@ class AdaptivePlanner(Mechanism):
     ) -> Measurements:
         """Measure a private table in stages, and charge the whole budget; as `adaptive_planner`."""
         asked, charged = checked_request(workload, budget)
-        rows = checked_contributions(contributions)
-        look = self._look(asked, charged, rows)
-        domain = asked.domain
-        table_source = open_source(source, domain, contributions=rows, privacy_id=run.privacy_id)
-        drawing = checked_sampler(run.sampler, [look.noise, *look.later])
-        with spending(
-            table_source,
-            asked,
-            look.layout,
-            charged,
-            ledger=run.ledger,
-            purpose=f"adaptive planner: residuals for {asked!r}",
-            arrays=_ARRAYS,
-            keep=run.keep,
-            defer_signals=run.defer_signals,
-        ) as spent:
-            passing = PrivacyFilter(charged.rho)
-            stages = StagedResiduals(
-                domain, look.layout, spent.counts, spending=passing, contributions=rows, sampler=drawing
+        purpose = f"adaptive planner: residuals for {asked!r}"
+        total, count = self._first_total(asked, charged, contributions), len(STAGES) + 1
+        stages = [
+            Stage(
+                partial(planned_after if done > 1 else planned_for_total, share=share),
+                "{:,} residuals, measured again" if done > 1 else "{:,} residuals",
+                before=f"after {done} of {count} stages",
             )
+            for done, share in enumerate(STAGES, start=1)
+        ]
+        return total.measure(self, source, stages, run=run, purpose=purpose, arrays=_ARRAYS)
 
-            def measured(cut_short: str | None = None) -> Measurements:
-                record = provenance(
-                    self.title,
-                    passing.steps,
-                    charged,
-                    rows,
-                    drawing,
-                    counted=table_source,
-                    entry=spent.entry,
-                    cut_short=cut_short,
-                    description=self.description(),
-                )
-                return stages.measurements(record)
-
-            return _run_stages(asked, look, stages, passing, rows, spent, measured, run.progress)
-
-    def _look(self, workload: Workload, budget: Budget, contributions: int | None) -> _Look:
-        """Return the first stage and the least of all later ones, once every option is checked."""
-        share = exact_number("total_share", self.total_share)
-        if not 0 < share <= Fraction(1, 2):
-            raise PlanError(f"total_share is {self.total_share!r}", remedy="give a number above 0, at most one half")
+    def _first_total(self, workload: Workload, budget: Budget, contributions: int | None) -> FirstTotal:
+        """Return how the total is measured, once every option is checked and all stages can be drawn."""
         if self.rows is not None:
             checked_rows(self.rows, "counts")
-        rows = checked_contributions(contributions)
-        check_weights(workload)
-        layout = Layout.of(workload.domain.shape, workload.positions)
-        total = np.zeros(len(layout.sets))
-        total[layout.places[()]] = float(2 * budget.rho * share / rows**2)
-        noise = stage_noise(layout, total)
-        later = noise_bounds(workload, layout, budget, rows)
         # What is measured again becomes more precise by a share that is worth it, so its noise has a bound as well.
-        later = (later[0], 2 * later[1] / Fraction(GAIN))
-        check_range(layout, [later[1] if degrees else None for degrees in layout.degrees.tolist()])
-        return _Look(layout, noise, Fraction(float(noise[layout.places[()]])), later)
-
-
-@dataclass(frozen=True, eq=False)
-class _Look:
-    """The first stage (g² of the total, as an array and by itself) and the bounds of later noise."""
-
-    layout: Layout
-    first: Floats
-    noise: Fraction
-    later: tuple[Fraction, Fraction]
-
-
-def _run_stages(
-    workload: Workload,
-    look: _Look,
-    stages: StagedResiduals,
-    passing: PrivacyFilter,
-    contributions: int,
-    spent: Spending,
-    measured: Callable[[str | None], Measurements],
-    progress: Callable[[int, int], None] | None,
-) -> Measurements:
-    """Measure the total, then every residual, then twice what is planned from all that came before."""
-    layout, count = look.layout, len(STAGES) + 1
-    stages.measure(look.first, "total")
-    for done, share in enumerate(STAGES, start=1):
-        spent.stage(partial(measured, f"after {done} of {count} stages"))
-        if progress is not None:
-            progress(done, count)
-        plan_stage = planned_for_total if done == 1 else planned_after
-        noise = plan_stage(workload, layout, stages.measurements(), passing.left, contributions, share=share)
-        if noise.any():
-            stages.measure(noise, f"{np.count_nonzero(noise):,} residuals{', measured again' if done > 1 else ''}")
-    if progress is not None:
-        progress(count, count)
-    return spent.end(measured(None))
+        return FirstTotal.of(workload, budget, contributions, self.total_share, factor=2 / Fraction(GAIN))
 
 
 def adaptive_planner(

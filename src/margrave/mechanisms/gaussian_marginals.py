@@ -26,10 +26,10 @@ from margrave.boundary import measure_marginal
 from margrave.data.source import is_source, open_source
 from margrave.discrete_gaussian import exact_variance
 from margrave.domain.domain import Domain
-from margrave.errors import DataError, PlanError
+from margrave.errors import DataError, DomainError, PlanError, expected
 from margrave.measurements.measurements import Measurements
-from margrave.mechanisms import Mechanism, Run, checked_request
-from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
+from margrave.mechanisms import Keep, Mechanism, Run, checked_request
+from margrave.mechanisms.spending import checked_sampler, spending
 from margrave.planning.coefficients import cell_counts, cell_variances, checked_contributions
 from margrave.planning.expectation import Expectation
 from margrave.privacy.budget import DEFAULT_DELTA, Budget, Number, exact_number
@@ -155,26 +155,15 @@ class GaussianMarginals(Mechanism):
             Workload(declared, [names for names, _ in asked]),
             layout,
             budget,
-            ledger=run.ledger,
+            run=run,
             purpose=purpose,
             arrays=_ARRAYS,
-            keep=run.keep,
-            defer_signals=run.defer_signals,
         ) as spent:
             noisy = []
             for names, variance in asked:
                 place = layout.places[declared.positions(names)]
                 noisy.append((names, _drawn(spent.counts, layout, place, variance, drawing), float(variance)))
-            record = provenance(
-                self.title,
-                steps,
-                budget,
-                rows,
-                drawing,
-                counted=table_source,
-                entry=spent.entry,
-                description=self.description(),
-            )
+            record = spent.record(self, steps, rows, drawing)
             return spent.end(Measurements.from_marginals(declared, noisy, discrete=True).with_provenance(record))
 
     def _asked(
@@ -266,7 +255,7 @@ def gaussian_marginals(
 def _domain(source: object, domain: Domain | None) -> Domain:
     """Return the declared domain: the one given, or that of a table which has one."""
     if domain is not None and not isinstance(domain, Domain):
-        raise DataError(f"expected a Domain, got a {type(domain).__name__}", remedy="read one, as in Domain.read(path)")
+        raise DomainError(expected("a Domain", domain), remedy="read one, as in Domain.read(path)")
     if domain is None and not is_source(source):
         raise DataError("the table has no declared domain", remedy="give one, as in domain=Domain.read(path)")
     own: Domain = domain if domain is not None else source.domain  # type: ignore[attr-defined]

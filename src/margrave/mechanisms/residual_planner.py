@@ -11,30 +11,27 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from margrave.algebra.layout import Layout
-from margrave.boundary import StagedResiduals, check_range, measure_residuals
+from margrave.boundary import check_range, measure_residuals
 from margrave.data.source import open_source
 from margrave.discrete_gaussian import exact_variance
-from margrave.errors import PlanError
+from margrave.errors import PlanError, expected
 from margrave.measurements.measurements import Measurements
-from margrave.mechanisms import Mechanism, Run, checked_request
-from margrave.mechanisms.spending import Keep, checked_sampler, provenance, spending
-from margrave.options import Kind, option
+from margrave.mechanisms import Keep, Mechanism, Run, checked_request
+from margrave.mechanisms.spending import FirstTotal, Stage, checked_sampler, spending
+from margrave.options import OptionKind, option
 from margrave.planning import plans
 from margrave.planning.allocation import OBJECTIVES, TOLERANCE
 from margrave.planning.coefficients import checked_contributions, exact_cost
-from margrave.planning.plans import Plan, check_weights, noise_bounds, stage_noise
+from margrave.planning.plans import Plan
 from margrave.planning.stages import planned_for_total
-from margrave.privacy.budget import Number, PrivacyFilter, exact_number
 
 if TYPE_CHECKING:
-    from margrave.algebra.kernels import Floats
-    from margrave.privacy.budget import Budget
+    from margrave.privacy.budget import Budget, Number
     from margrave.privacy.ledger import Ledger
     from margrave.privacy.noise import Sampler
     from margrave.workload import Workload
@@ -75,7 +72,7 @@ class ResidualPlanner(Mechanism):
         choices=OBJECTIVES,
     )
     total_share: Number | None = option(
-        None, "The share of the budget for measuring the total first; a fiftieth by default.", kind=Kind.EXACT
+        None, "The share of the budget for measuring the total first; a fiftieth by default.", kind=OptionKind.EXACT
     )
     tolerance: float = TOLERANCE
     plan: Plan | None = None
@@ -90,7 +87,7 @@ class ResidualPlanner(Mechanism):
         """Return the plan, with the standard error of every table; None if the total is measured first."""
         asked, spent = checked_request(workload, budget)
         if self._after_total:
-            self._first_look(asked, spent, contributions)
+            self._first_total(asked, spent, contributions)
             return None
         if self.total_share is not None:
             raise PlanError(
@@ -110,9 +107,9 @@ class ResidualPlanner(Mechanism):
         """Return what is known of errors before the number of rows is."""
         if not self._after_total:
             return ()
-        look = self._first_look(workload, budget, contributions)
+        total = self._first_total(workload, budget, contributions)
         return (
-            f"The number of rows is measured first, with a standard error of {math.sqrt(look.noise):,.4g}, and the "
+            f"The number of rows is measured first, with a standard error of {math.sqrt(total.noise):,.4g}, and the "
             "rest of the budget is planned for what comes out.",
             "Errors depend on it: give --rows, about how many rows there are, to see those of a plan for that number.",
         )
@@ -153,7 +150,10 @@ class ResidualPlanner(Mechanism):
         """Measure a private table by a plan, and charge what the plan costs; as `residual_planner`."""
         if self._after_total:
             asked, charged = checked_request(workload, budget)
-            return self._measure_after_total(source, asked, charged, checked_contributions(contributions), run)
+            total = self._first_total(asked, charged, checked_contributions(contributions))
+            purpose = f"residual planner: the total, then residuals for {asked!r}"
+            stages = [Stage(planned_for_total, "{:,} residuals, planned for the total", before="after the total")]
+            return total.measure(self, source, stages, run=run, purpose=purpose, arrays=_ARRAYS)
         made = self._plan(workload, budget, contributions)
         layout = made.layout
         measured = set(made.measured.tolist())
@@ -172,23 +172,12 @@ class ResidualPlanner(Mechanism):
             made.workload,
             layout,
             made.budget,
-            ledger=run.ledger,
+            run=run,
             purpose=purpose,
             arrays=_ARRAYS,
-            keep=run.keep,
-            defer_signals=run.defer_signals,
         ) as spent:
             values = measure_residuals(layout, spent.counts, noise, drawing)
-            record = provenance(
-                self.title,
-                [(purpose, made.rho)],
-                made.budget,
-                made.contributions,
-                drawing,
-                counted=table_source,
-                entry=spent.entry,
-                description=self.description(),
-            )
+            record = spent.record(self, [(purpose, made.rho)], made.contributions, drawing)
             domain = made.workload.domain
             return spent.end(
                 Measurements.from_centered(
@@ -203,66 +192,10 @@ class ResidualPlanner(Mechanism):
                 )
             )
 
-    def _measure_after_total(
-        self, source: object, workload: Workload, budget: Budget, contributions: int, run: Run
-    ) -> Measurements:
-        """Measure the total, plan for it, and measure the rest."""
-        look, domain = self._first_look(workload, budget, contributions), workload.domain
-        layout = look.layout
-        table_source = open_source(source, domain, contributions=contributions, privacy_id=run.privacy_id)
-        drawing = checked_sampler(run.sampler, [look.noise, *look.later])
-        purpose = f"residual planner: the total, then residuals for {workload!r}"
-        with spending(
-            table_source,
-            workload,
-            layout,
-            budget,
-            ledger=run.ledger,
-            purpose=purpose,
-            arrays=_ARRAYS,
-            keep=run.keep,
-            defer_signals=run.defer_signals,
-        ) as spent:
-            passing = PrivacyFilter(budget.rho)
-            stages = StagedResiduals(
-                domain, layout, spent.counts, spending=passing, contributions=contributions, sampler=drawing
-            )
-
-            def measured(cut_short: str | None = None) -> Measurements:
-                record = provenance(
-                    self.title,
-                    passing.steps,
-                    budget,
-                    contributions,
-                    drawing,
-                    counted=table_source,
-                    entry=spent.entry,
-                    cut_short=cut_short,
-                    description=self.description(),
-                )
-                return stages.measurements(record)
-
-            only_total = np.zeros(len(layout.sets))
-            only_total[layout.places[()]] = float(look.noise)
-            stages.measure(only_total, "total")
-            spent.stage(partial(measured, "after the total"))
-            noise = planned_for_total(workload, layout, stages.measurements(), passing.left, contributions)
-            if noise.any():
-                stages.measure(noise, f"{np.count_nonzero(noise):,} residuals, planned for the total")
-            return spent.end(measured())
-
-    def _first_look(self, workload: Workload, budget: Budget, contributions: int) -> _FirstLook:
+    def _first_total(self, workload: Workload, budget: Budget, contributions: int) -> FirstTotal:
         """Return how the total is measured, once it is certain that all that follows can be drawn."""
-        share = exact_number("total_share", TOTAL_SHARE if self.total_share is None else self.total_share)
-        if not 0 < share <= Fraction(1, 2):
-            raise PlanError(f"total_share is {self.total_share!r}", remedy="give a number above 0, at most one half")
-        rows = checked_contributions(contributions)
-        check_weights(workload)
-        layout = Layout.of(workload.domain.shape, workload.positions)
-        noise = stage_noise(layout, _total_precision(layout, 2 * budget.rho * share / rows**2))
-        later = noise_bounds(workload, layout, budget, rows)
-        check_range(layout, [later[1] if degrees else None for degrees in layout.degrees.tolist()])
-        return _FirstLook(layout, Fraction(float(noise[layout.places[()]])), later)
+        share = TOTAL_SHARE if self.total_share is None else self.total_share
+        return FirstTotal.of(workload, budget, contributions, share)
 
     def _plan(self, workload: Workload | None, budget: Budget | None, contributions: int | None) -> Plan:
         """Return the plan to measure by: the one given, or a new one."""
@@ -273,7 +206,7 @@ class ResidualPlanner(Mechanism):
             return made
         if not isinstance(self.plan, Plan):
             raise PlanError(
-                f"expected a Plan, got a {type(self.plan).__name__}",
+                expected("a Plan", self.plan),
                 remedy="make one with plan(workload, budget, contributions=…)",
             )
         own = {"workload": self.plan.workload, "budget": self.plan.budget, "contributions": self.plan.contributions}
@@ -281,22 +214,6 @@ class ResidualPlanner(Mechanism):
             if given is not None and given is not own[name] and given != own[name]:
                 raise PlanError(f"the plan has another {name}", remedy=f"leave out {name}, or leave out plan")
         return self.plan
-
-
-@dataclass(frozen=True, eq=False)
-class _FirstLook:
-    """The layout, the noise g² of the first total, and the least and largest noise that can follow."""
-
-    layout: Layout
-    noise: Fraction
-    later: tuple[Fraction, Fraction]
-
-
-def _total_precision(layout: Layout, precision: Fraction) -> Floats:
-    """Return the precision of a measurement of the total alone; shape (tables,)."""
-    precisions = np.zeros(len(layout.sets))
-    precisions[layout.places[()]] = float(precision)
-    return precisions
 
 
 def residual_planner(

@@ -8,12 +8,13 @@ mechanism, measured with Gaussian noise, and all tables are reconstructed by EMP
 *Scores are whole numbers.* The reconstruction μ̂ depends on noisy answers alone. It is cut off at ±B and rounded to the
 grid 2^−b, and the score is, exactly, in 64-bit integers,
 
-    min(cap, Σ |2^b min(counts, B) − 2^b μ̂|).                                                                    (1)
+    min(cap, Σ |2^b min(max(counts, 0), B) − 2^b μ̂|).                                                            (1)
 
 One person with at most c rows moves the counts of a table by at most c in sum, so (1), in which nothing stretches a
 distance, moves by at most 2^b c: that is its sensitivity, and no rounding is left to account for. Nor is any bound on
-the number of rows: a term is at most 2^(b+1) B = 2^54, the sum is capped after every 2^7 terms at cap = 2^61, and so no
-integer on the way reaches 2^63. (No table has B = 2^37 rows or an error of cap = 2^45 people; the cuts cost nothing.)
+the number of rows: counts are cut off before they could wrap around (``data.counting.tally``), a term is at most
+2^(b+1) B = 2^54, the sum is capped after every 2^7 terms at cap = 2^61, and so no integer on the way reaches 2^63. (No
+table has B = 2^37 rows or an error of cap = 2^45 people; the cuts cost nothing.)
 
 The counts are made once. A round is one pass over all tables (reconstruct a table in a scratch array, compare, forget).
 """
@@ -46,9 +47,9 @@ from margrave.boundary import MOST_ROWS, measure_marginal
 from margrave.data.source import open_source
 from margrave.errors import PlanError
 from margrave.measurements.measurements import Measurements
-from margrave.mechanisms import Mechanism, Run, checked_request
+from margrave.mechanisms import Keep, Mechanism, Run, checked_request
 from margrave.mechanisms.gaussian_marginals import marginal_cost
-from margrave.mechanisms.spending import Keep, Spending, checked_sampler, provenance, spending
+from margrave.mechanisms.spending import Spending, checked_sampler, spending
 from margrave.options import option
 from margrave.planning.coefficients import checked_contributions
 from margrave.privacy.budget import Budget, Number, exact_number
@@ -104,7 +105,7 @@ def score_tables(
                 # Written so that NaN, should there ever be one, is cut off as well; times 2^b is exact.
                 estimate = estimates[i] if estimates[i] > -_BOUND else float(-_BOUND)
                 estimate = estimate if estimate < _BOUND else float(_BOUND)
-                terms += abs(min(exact[i], _BOUND) * _UNITS - np.int64(np.rint(estimate * _UNITS)))
+                terms += abs(min(max(exact[i], 0), _BOUND) * _UNITS - np.int64(np.rint(estimate * _UNITS)))
             score = min(score + terms, np.int64(_CAP))
         scores[t] = score
 
@@ -180,27 +181,13 @@ class ScalableMWEM(Mechanism):
             asked,
             layout,
             charged,
-            ledger=run.ledger,
+            run=run,
             purpose=purpose,
             arrays=_ARRAYS,
-            keep=run.keep,
-            defer_signals=run.defer_signals,
         ) as spent:
 
             def record(steps: list[tuple[str, Fraction]], cut_short: str | None) -> Provenance:
-                return provenance(
-                    self.title,
-                    steps,
-                    charged,
-                    split.rows,
-                    drawing,
-                    counted=table_source,
-                    entry=spent.entry,
-                    source=coins,
-                    adaptive=True,
-                    cut_short=cut_short,
-                    description=self.description(),
-                )
+                return spent.record(self, steps, split.rows, drawing, entropy=coins, adaptive=True, cut_short=cut_short)
 
             return self._rounds(asked, layout, split, spent, drawing, coins, record, run.progress)
 

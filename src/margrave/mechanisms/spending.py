@@ -7,7 +7,8 @@ charge is on disk before the first sample is drawn, so that a crash can only ove
 After the charge a mechanism works in *stages*: pieces of work whose noisy answers are measurements by themselves. After
 each of them `Spending` hands all that was measured so far to the function that keeps it. There, and only there, a
 signal that came meanwhile ends the run. A mechanism of one stage calls `Spending.end`; one of several stages calls
-`Spending.stage` after each but the last.
+`Spending.stage` after each but the last. `FirstTotal` is a run of several stages: the total, and what is planned from
+noisy values.
 
 Noise cannot be drawn twice for one charge, so what is lost between the charge and the disk is lost for good. From just
 before the charge on, SIGINT (Ctrl-C), SIGTERM and SIGHUP (the terminal or the connection to it is gone) are therefore
@@ -28,36 +29,51 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from margrave.algebra.kernels import Integers, thread_count
+from margrave.algebra.layout import Layout
+from margrave.boundary import StagedResiduals, check_range
 from margrave.data.redaction import empty_frames, quietly
-from margrave.data.source import Source, TableSource, is_source
-from margrave.errors import BudgetRefusedError, DataError, DomainError, LedgerError, MeasurementError, PlanError
-from margrave.measurements.measurements import Measurements
+from margrave.data.source import Source, TableSource, is_source, open_source
+from margrave.errors import (
+    BudgetRefusedError,
+    DataError,
+    DomainError,
+    LedgerError,
+    MeasurementError,
+    PlanError,
+    expected,
+)
 from margrave.measurements.provenance import Provenance, Step
 from margrave.memory import require_memory
-from margrave.privacy.budget import Budget, format_budget
+from margrave.planning.coefficients import checked_contributions
+from margrave.planning.plans import check_weights, noise_bounds, stage_noise
+from margrave.privacy.budget import Budget, PrivacyFilter, exact_number, format_budget
 from margrave.privacy.noise import Sampler, described_sampler, described_source, gaussian_sampler
 
 if TYPE_CHECKING:
-    from margrave.algebra.layout import Layout
+    from margrave.algebra.kernels import Floats
     from margrave.domain.domain import Domain
+    from margrave.measurements.measurements import Measurements
+    from margrave.mechanisms import Keep, Mechanism, Run
+    from margrave.privacy.budget import Number
     from margrave.privacy.entropy import Source as EntropySource
     from margrave.privacy.ledger import Ledger
     from margrave.privacy.ledger_file import Detail, Entry
     from margrave.workload import Workload
 
-Keep = Callable[[Measurements], None]
 # By these others end a process: SIGHUP when its terminal goes. Windows has no SIGHUP.
 _ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 _SIGNALS = (signal.SIGINT, *_ENDINGS)
 # Programs that pass a signal on to their children deliver one press of Ctrl-C twice.
 _ONE_PRESS_SECONDS = 0.5
 _STANDARD_ERROR = 2
+_ONCE = Fraction(1)
 
 
 class Spending:
@@ -71,9 +87,76 @@ class Spending:
         The ledger's record of the charge; None without a ledger.
     """
 
-    def __init__(self, counts: Integers, entry: Entry | None, keep: Keep | None, deferral: Deferral) -> None:
+    def __init__(
+        self,
+        counts: Integers,
+        entry: Entry | None,
+        *,
+        source: Source,
+        budget: Budget,
+        keep: Keep | None,
+        deferral: Deferral,
+    ) -> None:
         self.counts, self.entry = counts, entry
-        self._keep, self._deferral = keep, deferral
+        self._source, self._budget, self._keep, self._deferral = source, budget, keep, deferral
+
+    def record(
+        self,
+        mechanism: Mechanism,
+        steps: Sequence[tuple[str, Fraction]],
+        contributions: int,
+        sampler: Sampler,
+        *,
+        entropy: EntropySource | None = None,
+        adaptive: bool = False,
+        cut_short: str | None = None,
+    ) -> Provenance:
+        """Return the record of what a mechanism did.
+
+        Parameters
+        ----------
+        mechanism
+            Which; it says what was measured and how the noise was chosen.
+        steps
+            What it did and what each step cost; together no more than the budget.
+        contributions
+            The most rows of one person.
+        sampler
+            What drew the noise; one that is not of margrave is recorded as foreign and not private.
+        entropy
+            Another source of random bits that was used as well, if any; one that is not private marks the whole.
+        adaptive
+            Whether what was measured depends on the noise of earlier measurements.
+        cut_short
+            Where the run ended before it was done, if it did.
+        """
+        from margrave import __version__
+
+        drawn_by, private = described_sampler(sampler)
+        if entropy is not None:
+            chosen_by, unforeseeable = described_source(entropy)
+            drawn_by, private = f"{drawn_by}; choices: {chosen_by}", private and unforeseeable
+        counted, entry, budget = self._source, self.entry, self._budget
+        return Provenance(
+            mechanism=mechanism.title,
+            steps=tuple(Step(purpose, rho) for purpose, rho in steps),
+            rho=budget.rho,
+            epsilon=budget.epsilon(),
+            delta=budget.delta,
+            contributions=contributions,
+            sampler=drawn_by,
+            private=private,
+            version=str(__version__),
+            # Other sources do not limit the rows of a person, and what a subclass does is not known.
+            contributions_bounded=counted.contributions_bounded if type(counted) is TableSource else "declared",
+            queried=counted.queried if isinstance(counted, TableSource) else None,
+            query=counted.published_query if isinstance(counted, TableSource) else None,
+            adaptive=adaptive,
+            ledger_entry=None if entry is None else entry.number,
+            ledger_hash=None if entry is None else entry.hash,
+            cut_short=cut_short,
+            description=mechanism.description(),
+        )
 
     def stage(self, measured: Callable[[], Measurements]) -> None:
         """Hand over what is measured so far, and end the run here if a signal is waiting.
@@ -103,11 +186,9 @@ def spending(
     layout: Layout,
     budget: Budget,
     *,
-    ledger: Ledger | None,
+    run: Run,
     purpose: str,
     arrays: float = 4,
-    keep: Keep | None = None,
-    defer_signals: bool = False,
 ) -> Iterator[Spending]:
     """Count every table of a closure and charge for it; the block measures, and ends with what it measured.
 
@@ -121,36 +202,156 @@ def spending(
         The tables to count.
     budget
         What the mechanism will spend.
-    ledger
-        Where it is charged; nowhere if None.
+    run
+        The ledger that is charged, what keeps measurements, and whether signals wait for it.
     purpose
         What for.
     arrays
         How many numbers the mechanism holds at once, counts included, for each cell of the closure.
-    keep
-        Is given what was measured after every stage.
-    defer_signals
-        Whether signals wait, from just before the charge, until what was measured is kept.
     """
+    keep, ledger = run.keep, run.ledger
     if keep is not None and not callable(keep):
         raise PlanError(f"keep is a {type(keep).__name__}", remedy="give a function that saves Measurements")
-    if defer_signals and keep is None:
+    if run.defer_signals and keep is None:
         raise PlanError(
             "defer_signals is given and keep is not: signals can wait only for measurements that are kept",
             remedy="give keep=…, a function that saves them",
         )
     counted = _count(source, workload.domain, layout, budget, ledger, arrays)
-    with deferred_signals(budget, asked=defer_signals) as deferral:
+    with deferred_signals(budget, asked=run.defer_signals) as deferral:
         deferral.deliver()
         entry = None
         if ledger is not None:
             entry = ledger.charge(budget, purpose, **_details(source, workload, budget))
         deferral.charged()
         try:
-            yield Spending(counted.counts, entry, keep, deferral)
+            yield Spending(counted.counts, entry, source=source, budget=budget, keep=keep, deferral=deferral)
         except BaseException as error:
             empty_frames(error)
             raise
+
+
+class Stage(NamedTuple):
+    """A stage that is planned from the noisy values before it.
+
+    Attributes
+    ----------
+    plan
+        Returns g² of each residual, given the workload, the layout, all measurements so far, what is left of the budget
+        and the contributions.
+    purpose
+        What it measures, with a place for how many residuals that are.
+    before
+        Where a run that ends before this stage was cut short.
+    """
+
+    plan: Callable[[Workload, Layout, Measurements, Fraction, int], Floats]
+    purpose: str
+    before: str
+
+
+@dataclass(frozen=True, eq=False)
+class FirstTotal:
+    """A run that measures the total first and then, in stages, what is planned from noisy values.
+
+    Attributes
+    ----------
+    workload, budget, contributions
+        As for `residual_planner`.
+    layout
+        The closure of the workload.
+    variances
+        Shape (tables,); g² of the first measurement, zero but for the total.
+    later
+        The least and the largest noise that can follow.
+    """
+
+    workload: Workload
+    budget: Budget
+    contributions: int
+    layout: Layout
+    variances: Floats
+    later: tuple[Fraction, Fraction]
+
+    @classmethod
+    def of(
+        cls, workload: Workload, budget: Budget, contributions: int | None, share: Number, *, factor: Fraction = _ONCE
+    ) -> FirstTotal:
+        """Return the run, once it is certain that all that follows can be drawn.
+
+        Parameters
+        ----------
+        workload, budget, contributions
+            As for `residual_planner`.
+        share
+            The share of the budget for the total.
+        factor
+            By how much the noise of a residual that is measured again can pass that of a plan for everything.
+        """
+        exact = exact_number("total_share", share)
+        if not 0 < exact <= Fraction(1, 2):
+            raise PlanError(f"total_share is {share!r}", remedy="give a number above 0, at most one half")
+        rows = checked_contributions(contributions)
+        check_weights(workload)
+        layout = Layout.of(workload.domain.shape, workload.positions)
+        precisions = np.zeros(len(layout.sets))
+        precisions[layout.places[()]] = float(2 * budget.rho * exact / rows**2)
+        least, largest = noise_bounds(workload, layout, budget, rows)
+        later = (least, largest * factor)
+        check_range(layout, [later[1] if degrees else None for degrees in layout.degrees.tolist()])
+        return cls(workload, budget, rows, layout, stage_noise(layout, precisions), later)
+
+    @property
+    def noise(self) -> Fraction:
+        """g² of the total."""
+        return Fraction(float(self.variances[self.layout.places[()]]))
+
+    def measure(
+        self, mechanism: Mechanism, source: object, stages: Sequence[Stage], *, run: Run, purpose: str, arrays: float
+    ) -> Measurements:
+        """Measure the total and every stage, and charge the whole budget before the first of them.
+
+        Parameters
+        ----------
+        mechanism
+            Whose run it is, for the record.
+        source
+            The private table.
+        stages
+            What follows the total.
+        run
+            How to run it.
+        purpose
+            What the ledger says about the charge.
+        arrays
+            How many numbers are held at once for each cell of the closure.
+        """
+        workload, layout, rows = self.workload, self.layout, self.contributions
+        domain = workload.domain
+        table_source = open_source(source, domain, contributions=rows, privacy_id=run.privacy_id)
+        drawing = checked_sampler(run.sampler, [self.noise, *self.later])
+        with spending(table_source, workload, layout, self.budget, run=run, purpose=purpose, arrays=arrays) as spent:
+            passing = PrivacyFilter(self.budget.rho)
+            residuals = StagedResiduals(
+                domain, layout, spent.counts, spending=passing, contributions=rows, sampler=drawing
+            )
+
+            def measured(cut_short: str | None = None) -> Measurements:
+                return residuals.measurements(
+                    spent.record(mechanism, passing.steps, rows, drawing, cut_short=cut_short)
+                )
+
+            residuals.measure(self.variances, "total")
+            for done, stage in enumerate(stages, start=1):
+                spent.stage(partial(measured, stage.before))
+                if run.progress is not None:
+                    run.progress(done, len(stages) + 1)
+                noise = stage.plan(workload, layout, residuals.measurements(), passing.left, rows)
+                if noise.any():
+                    residuals.measure(noise, stage.purpose.format(np.count_nonzero(noise)))
+            if run.progress is not None:
+                run.progress(len(stages) + 1, len(stages) + 1)
+            return spent.end(measured())
 
 
 def _details(source: Source, workload: Workload, budget: Budget) -> dict[str, Detail]:
@@ -236,9 +437,7 @@ def _check_memory(domain: Domain, layout: Layout, arrays: float) -> None:
 def checked_source(source: Source) -> Source:
     """Return what counts the private table if it can."""
     if not is_source(source):
-        raise DataError(
-            f"expected a source of counts, got a {type(source).__name__}", remedy="open it with open_source"
-        )
+        raise DataError(expected("a source of counts", source), remedy="open it with open_source")
     return source
 
 
@@ -261,7 +460,7 @@ def checked_sampler(
     drawing = gaussian_sampler(sampler) if isinstance(sampler, str) else sampler
     if not all(hasattr(drawing, name) for name in ("name", "private", "draw", "spawn")):
         raise MeasurementError(
-            f"expected a sampler, got a {type(drawing).__name__}",
+            expected("a sampler", drawing),
             remedy="give 'margrave', 'opendp' or gaussian_sampler(source=…)",
         )
     asked = list(variances)
@@ -271,80 +470,11 @@ def checked_sampler(
     return drawing
 
 
-def provenance(
-    mechanism: str,
-    steps: Sequence[tuple[str, Fraction]],
-    budget: Budget,
-    contributions: int,
-    sampler: Sampler,
-    *,
-    counted: Source,
-    entry: Entry | None,
-    source: EntropySource | None = None,
-    adaptive: bool = False,
-    cut_short: str | None = None,
-    description: str | None = None,
-) -> Provenance:
-    """Return the record of what a mechanism did.
-
-    Parameters
-    ----------
-    mechanism
-        Its name.
-    steps
-        What it did and what each step cost; together no more than the budget.
-    budget
-        What was charged.
-    contributions
-        The most rows of one person.
-    sampler
-        What drew the noise; one that is not of margrave is recorded as foreign and not private.
-    counted
-        What counted the private table; it knows whether rows of a person were limited by an id.
-    entry
-        The ledger's record of the charge, if there is one.
-    source
-        Another source of random bits that was used as well, if any; one that is not private marks the whole.
-    adaptive
-        Whether what was measured depends on the noise of earlier measurements.
-    cut_short
-        Where the run ended before it was done, if it did.
-    description
-        What was measured and how the noise was chosen, as a sentence for reports.
-    """
-    from margrave import __version__
-
-    drawn_by, private = described_sampler(sampler)
-    if source is not None:
-        chosen_by, unforeseeable = described_source(source)
-        drawn_by, private = f"{drawn_by}; choices: {chosen_by}", private and unforeseeable
-    return Provenance(
-        mechanism=mechanism,
-        steps=tuple(Step(purpose, rho) for purpose, rho in steps),
-        rho=budget.rho,
-        epsilon=budget.epsilon(),
-        delta=budget.delta,
-        contributions=contributions,
-        sampler=drawn_by,
-        private=private,
-        version=str(__version__),
-        # Other sources do not limit the rows of a person, and what a subclass does is not known.
-        contributions_bounded=counted.contributions_bounded if type(counted) is TableSource else "declared",
-        queried=counted.queried if isinstance(counted, TableSource) else None,
-        query=counted.published_query if isinstance(counted, TableSource) else None,
-        adaptive=adaptive,
-        ledger_entry=None if entry is None else entry.number,
-        ledger_hash=None if entry is None else entry.hash,
-        cut_short=cut_short,
-        description=description,
-    )
-
-
 def _checked_ledger(ledger: Ledger) -> Ledger:
     """Return the ledger if it is one: a path instead of a ledger must not fail after the table was read."""
     able = all(callable(getattr(ledger, verb, None)) for verb in ("check", "charge", "require_domain"))
     if not able or not hasattr(ledger, "torn"):
-        raise LedgerError(f"expected a Ledger, got a {type(ledger).__name__}", remedy="give Ledger(path, cap=…)")
+        raise LedgerError(expected("a Ledger", ledger), remedy="give Ledger(path, cap=…)")
     return ledger
 
 

@@ -18,14 +18,14 @@ from margrave.algebra.layout import by_size
 from margrave.domain.values import table_label
 from margrave.errors import ConvergenceError, ReleaseError, suggestion
 from margrave.methods.method import Made, Method, Request, UnrecordableError, Words
-from margrave.options import Kind, option
+from margrave.options import OptionKind, option
 
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
     from margrave.algebra.layout import Layout
     from margrave.domain.domain import Domain
     from margrave.reconstruction.estimates import Estimates
-    from margrave.reconstruction.nonnegative.workers import Hire
+    from margrave.reconstruction.nonnegative.workers import WorkerPool
     from margrave.reconstruction.prior import Choice
     from margrave.workload import Workload
 
@@ -110,11 +110,13 @@ class NonNegative(Method):
         other.
     """
 
-    weights: Weights = option("auto", "auto, paper, noise, or a number b for the weights b^(-order).", kind=Kind.TEXT)
+    weights: Weights = option(
+        "auto", "auto, paper, noise, or a number b for the weights b^(-order).", kind=OptionKind.TEXT
+    )
     hold: Iterable[Iterable[str]] | None = option(
         None,
         "Attribute sets whose measurements are kept as they are, such as age,sex; '' for the total.",
-        kind=Kind.TABLES,
+        kind=OptionKind.TABLES,
     )
     eta: float | None = option(None, "The weight of what was never measured.")
     tolerance: float | None = option(None, "The relative duality gap at which to stop.")
@@ -219,7 +221,7 @@ class NonNegative(Method):
             return Made(whole_tables(request.estimates.layout, solution.marginals), solution)
         return Made(solution.marginals, solution)
 
-    def _choice(self, domain: Domain, estimates: Estimates, workers: Hire | None) -> Choice:
+    def _choice(self, domain: Domain, estimates: Estimates, workers: WorkerPool | None) -> Choice:
         """Return what the solver should be near to, with which weights and holds."""
         from margrave.reconstruction.prior import Choice, automatic
 

@@ -31,13 +31,12 @@ from margrave.planning.coefficients import (
     largest_weights,
     variance_coefficients,
 )
-from margrave.planning.counts import FLOOR, best_precisions, prior_curves
-from margrave.planning.counts import importance as counting
+from margrave.planning.counts import FLOOR, Importance, best_precisions, prior_curves
 
 if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
     from margrave.algebra.layout import Layout
-    from margrave.planning.counts import Curves, Importance
+    from margrave.planning.counts import Curves
     from margrave.workload import Workload
 
 OBJECTIVES = ("total_variance", "table_variance", "max_variance", "nonnegative", "counts")
@@ -45,8 +44,6 @@ TOLERANCE = 1e-4
 NO_ROWS = "objective 'counts' plans for a number of rows, and rows is not given"
 ROWS_REMEDY = "give rows=…, a public number, or measure the total first with residual_planner(…, total_share=…)"
 _MOST_STEPS = 2_000
-
-
 # The least relative gain in precision for which a residual is measured again.
 GAIN = 0.25
 
@@ -174,7 +171,8 @@ def count_errors(layout: Layout, weights: Floats, *, rho: float, rows: float) ->
     """
     curves = prior_curves([layout.shape(table) for table in range(len(layout.sets))], rows)
     floor, none = floor_precisions(layout, weights, rho=rho), np.zeros(len(layout.sets))
-    precisions, steps = add_precisions(layout, counting(layout, weights), curves, rho=rho, known=none, floor=floor)
+    importance = Importance.of(layout, weights)
+    precisions, steps = add_precisions(layout, importance, curves, rho=rho, known=none, floor=floor)
     measured = precisions > 0
     variances = np.divide(1.0, precisions, out=np.zeros_like(precisions), where=measured)
     return Allocation(variances, gap=math.nan, steps=steps)
@@ -188,19 +186,18 @@ def add_precisions(
     rho: float,
     known: Floats,
     floor: Floats,
-    gain: float = GAIN,
 ) -> tuple[Floats, int]:
     """Return the precisions to add that minimise the expected errors of counts, and how many steps it took.
 
     Every residual that was never measured gets its part of the floor. One that was measured is measured again only if
-    its precision grows by at least ``gain``; what that saves goes to the others.
+    its precision grows by at least ``GAIN``; what that saves goes to the others.
 
     Parameters
     ----------
     layout
         The closure of the workload.
     importance
-        The weights of tables and of orders in the objective.
+        Of tables and of orders in the objective.
     curves
         What is left of each residual, by its precision.
     rho
@@ -209,8 +206,6 @@ def add_precisions(
         Shape (tables,); the precision of what was measured already.
     floor
         Shape (tables,); the least precision of each residual.
-    gain
-        The least relative gain in precision for which a residual is measured again.
     """
     cost, least = cost_coefficients(layout), np.where(known > 0, 0.0, floor)
     reserved = float(cost @ least) / 2
@@ -219,10 +214,15 @@ def add_precisions(
     start = (least * (left / reserved)) if reserved > 0 else known * (2 * left / float(cost @ known))
     added, steps = best_precisions(layout, curves, importance, rho=left, start=start, known=known)
     wanted = added + least
-    worth = np.where((known > 0) & (wanted < gain * known), 0.0, wanted)
+    worth = without_small_gains(wanted, known)
     wanted = worth if worth.any() else wanted
     spent = float(cost @ wanted) / 2
     return wanted * (rho / spent) if spent > 0 else wanted, steps
+
+
+def without_small_gains(added: Floats, known: Floats) -> Floats:
+    """Return added precisions, zero where a precision that is known would grow by less than ``GAIN``."""
+    return np.where((known > 0) & (added < GAIN * known), 0.0, added)
 
 
 def floor_precisions(layout: Layout, weights: Floats, *, rho: float) -> Floats:

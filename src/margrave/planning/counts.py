@@ -36,7 +36,7 @@ attributes k, and relative changes are compared between different k:
 
     minimise  Σ_k ω_k log E_k      over added precisions x ≥ 0 with  ½ Σ p_τ x_τ ≤ ρ,                            (5)
     E_k = the mean of L_A over the tables of k attributes, each with weight u_A = max w_γ over γ ⊇ A,
-    ω_k = Σ_γ w_γ a_(|γ|−k)       over the tables γ of the workload of k attributes or more, a = 1, 1/5, 1/16, …
+    ω_k = Σ_γ w_γ a_(|γ|−k)       over the tables γ of the workload of k attributes or more, a = 1, 1/10, 1/30, …
 
 So tables inside those of the workload count too, less with each attribute that they lack.
 
@@ -82,13 +82,15 @@ _LEAST_SPREAD, SPREAD_BINS = -8, 113
 # log₂ of the precisions y at which curves are tabulated; above them, D is the number of cells times 1/√y.
 _GRID_STEP = 0.5
 _GRID = np.arange(-84.0, 24.01, _GRID_STEP)
+# Stands for zero under a logarithm.
 _TINY = 1e-300
 # a of equation (5), by how many attributes a table lacks; a quarter of the last for each further one. And the share of
 # the budget that is the floor. Chosen on generated tables (docs/adaptive.md).
-LOWER_ORDERS = (1.0, 0.2, 0.0625)
+LOWER_ORDERS = (1.0, 1 / 10, 1 / 30)
 FLOOR = 1 / 64
 _MOST_STEPS = 60
 _CONVERGED = 1e-5
+# Stands for zero in a denominator, and for an error of zero.
 _LEAST = 1e-12
 
 
@@ -140,7 +142,7 @@ class Curves:
         low = np.empty(len(rows), dtype=np.int64)
         last_steeper(rows, falling, slopes, low)
         upper, lower = falling[rows, low], falling[rows, low + 1]
-        part = np.clip((upper - slopes) / np.maximum(upper - lower, 1e-12), 0.0, 1.0)
+        part = np.clip((upper - slopes) / np.maximum(upper - lower, _LEAST), 0.0, 1.0)
         found = 2.0 ** (_GRID[low] + _GRID_STEP * part)
         beyond = falling[rows, -1] > slopes
         found = np.where(beyond, self.occupied[rows] * 2.0 ** np.minimum(-slopes / 2, 500.0), found)
@@ -301,27 +303,27 @@ class Importance:
     tables: Floats
     orders: Floats
 
+    @classmethod
+    def of(cls, layout: Layout, weights: Floats) -> Importance:
+        """Return the importance of the tables and orders of a workload.
 
-def importance(layout: Layout, weights: Floats) -> Importance:
-    """Return the weights of tables and of orders in (5).
-
-    Parameters
-    ----------
-    layout
-        The closure of the workload.
-    weights
-        Shape (tables,); w_γ of each table, zero for sets outside the workload.
-    """
-    order, largest = layout.index.order, largest_weights(layout, weights)
-    asked = np.bincount(order, weights)
-    below = np.array([*LOWER_ORDERS, *(LOWER_ORDERS[-1] * 0.25 ** np.arange(1, len(asked) + 1))])
-    orders = np.array([asked[k:] @ below[: len(asked) - k] for k in range(len(asked))])
-    largest[layout.degrees == 0] = 0.0
-    sums = np.bincount(order, largest)
-    orders[sums == 0] = 0.0
-    if len(orders) > 1:  # the total counts as part of every table, and by itself only if it is the only table
-        orders[0] = 0.0
-    return Importance(largest / np.where(sums > 0, sums, 1.0)[order], orders / max(orders.max(), _LEAST))
+        Parameters
+        ----------
+        layout
+            The closure of the workload.
+        weights
+            Shape (tables,); w_γ of each table, zero for sets outside the workload.
+        """
+        order, largest = layout.index.order, largest_weights(layout, weights)
+        asked = np.bincount(order, weights)
+        below = np.array([*LOWER_ORDERS, *(LOWER_ORDERS[-1] * 0.25 ** np.arange(1, len(asked) + 1))])
+        orders = np.array([asked[k:] @ below[: len(asked) - k] for k in range(len(asked))])
+        largest[layout.degrees == 0] = 0.0
+        sums = np.bincount(order, largest)
+        orders[sums == 0] = 0.0
+        if len(orders) > 1:  # the total counts as part of every table, and by itself only if it is the only table
+            orders[0] = 0.0
+        return cls(largest / np.where(sums > 0, sums, 1.0)[order], orders / max(orders.max(), _LEAST))
 
 
 def expected_errors(layout: Layout, curves: Curves, precisions: Floats) -> Floats:
@@ -341,15 +343,15 @@ def expected_errors(layout: Layout, curves: Curves, precisions: Floats) -> Float
     return np.sqrt(squares)
 
 
-def objective(layout: Layout, curves: Curves, precisions: Floats, counting: Importance) -> float:
+def objective(layout: Layout, curves: Curves, precisions: Floats, importance: Importance) -> float:
     """Return the value of (5) for residuals measured with these precisions."""
     errors = expected_errors(layout, curves, precisions)
-    means = np.bincount(layout.index.order, counting.tables * errors)
-    return float(sum(share * np.log(max(mean, _LEAST)) for share, mean in zip(counting.orders, means, strict=True)))
+    means = np.bincount(layout.index.order, importance.tables * errors)
+    return float(sum(share * np.log(max(mean, _LEAST)) for share, mean in zip(importance.orders, means, strict=True)))
 
 
 def best_precisions(
-    layout: Layout, curves: Curves, counting: Importance, *, rho: float, start: Floats, known: Floats | None = None
+    layout: Layout, curves: Curves, importance: Importance, *, rho: float, start: Floats, known: Floats | None = None
 ) -> tuple[Floats, int]:
     """Return the precisions to add that minimise (5), and how many steps it took.
 
@@ -359,8 +361,8 @@ def best_precisions(
         The closure.
     curves
         What is left of each residual, by its precision.
-    counting
-        The weights of tables and of orders in (5).
+    importance
+        Of tables and of orders in (5).
     rho
         The budget, for one row a person.
     start
@@ -369,11 +371,11 @@ def best_precisions(
         Shape (tables,); π_τ, the precisions measured so far; zero by default.
     """
     there = np.zeros(len(layout.sets)) if known is None else known
-    added, value = start, objective(layout, curves, there + start, counting)
+    added, value = start, objective(layout, curves, there + start, importance)
     for step in range(1, _MOST_STEPS + 1):
-        weights = _majorant(layout, curves, there + added, counting)
+        weights = _majorant(layout, curves, there + added, importance)
         tried = _filled(layout, curves, weights, there, rho)
-        new = objective(layout, curves, there + tried, counting)
+        new = objective(layout, curves, there + tried, importance)
         if new < value:
             added = tried
         if new > value - _CONVERGED:
@@ -382,12 +384,12 @@ def best_precisions(
     return added, _MOST_STEPS
 
 
-def _majorant(layout: Layout, curves: Curves, precisions: Floats, counting: Importance) -> Floats:
+def _majorant(layout: Layout, curves: Curves, precisions: Floats, importance: Importance) -> Floats:
     """Return v_τ of equation (6)."""
     order = layout.index.order
     errors = np.maximum(expected_errors(layout, curves, precisions), _LEAST)
-    means = np.bincount(order, counting.tables * errors)
-    each = counting.orders[order] * counting.tables / (2 * np.maximum(means, _LEAST)[order] * errors)
+    means = np.bincount(order, importance.tables * errors)
+    each = importance.orders[order] * importance.tables / (2 * np.maximum(means, _LEAST)[order] * errors)
     weights = np.zeros(len(each))
     add_to_subsets(layout.index, each, weights)
     return weights

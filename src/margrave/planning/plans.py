@@ -53,8 +53,8 @@ from margrave.planning.coefficients import (
     unit_costs,
 )
 from margrave.planning.expectation import Expectation, is_number, normal_quantile, place_of
-from margrave.privacy.budget import Budget, format_budget
-from margrave.workload import Workload
+from margrave.privacy.budget import Budget, format_budget, require_budget
+from margrave.workload import Workload, require_workload
 
 _Array = TypeVar("_Array", Floats, Integers)
 
@@ -227,8 +227,7 @@ def plan(
     """
     _check_request(workload, contributions, objective, tolerance)
     stated = checked_rows(rows, objective)
-    if not isinstance(budget, Budget):
-        raise PlanError(f"expected a Budget, got {budget!r}", remedy="make one, as in Budget.zcdp(rho=0.1)")
+    require_budget(budget)
     layout = Layout.of(workload.domain.shape, workload.positions)
     factor = Fraction(int(contributions) ** 2) / budget.rho
     # Variances are proportional to c²/ρ, so they are found at ρ = c = 1. Only "counts" depends on the budget itself.
@@ -315,8 +314,7 @@ def budget_for_margin(
 
 def _check_request(workload: Workload, contributions: int, objective: str, tolerance: float) -> None:
     """Refuse what no plan can be made for, before any work."""
-    if not isinstance(workload, Workload):
-        raise PlanError(f"expected a Workload, got {workload!r}", remedy="make one, as in Workload.all_kway(domain, 3)")
+    require_workload(workload)
     checked_contributions(contributions)
     if objective not in OBJECTIVES:
         hint = suggestion(objective, OBJECTIVES) if isinstance(objective, str) else ""

@@ -33,14 +33,14 @@ import numpy as np
 
 from margrave.algebra.kernels import Floats, center_before
 from margrave.algebra.layout import Layout
-from margrave.planning.allocation import GAIN, add_precisions, closure_weights, floor_precisions
+from margrave.planning.allocation import add_precisions, closure_weights, floor_precisions, without_small_gains
 from margrave.planning.coefficients import cost_coefficients
 from margrave.planning.counts import (
     SPREAD_BINS,
     Curves,
+    Importance,
     add_spreads,
     curves_of,
-    importance,
     prior_curves,
     prior_spreads,
     varying_counts,
@@ -69,6 +69,8 @@ STAGES = (0.4, 0.5, 1.0)
 _FITTING_ROUNDS = 10
 _SOLVER_ROUNDS = 200
 _EXPECTED_BINS, _LEAST_EXPECTED = 100, 2.0**-20
+# A squared distance of zero would have no logarithm.
+_LEAST_DISTANCE = 1e-300
 
 
 def planned_for_total(
@@ -125,9 +127,9 @@ def first_precisions(
     weights = closure_weights(workload, layout)
     curves = prior_curves([layout.shape(table) for table in range(len(layout.sets))], rows)
     floor = floor_precisions(layout, weights, rho=rho)
-    added, _ = add_precisions(layout, importance(layout, weights), curves, rho=rho, known=known, floor=floor)
+    added, _ = add_precisions(layout, Importance.of(layout, weights), curves, rho=rho, known=known, floor=floor)
     if share < 1:
-        added = _worthwhile(np.where(known > 0, share * added, np.maximum(share * added, floor)), known)
+        added = without_small_gains(np.where(known > 0, share * added, np.maximum(share * added, floor)), known)
     return added
 
 
@@ -158,15 +160,10 @@ def planned_after(
         The share of what is left that is spent now; 1 in the last stage.
     """
     rho, known = float(left / contributions**2), measurements.precisions
-    counted = importance(layout, closure_weights(workload, layout))
+    importance = Importance.of(layout, closure_weights(workload, layout))
     curves, none = learned_curves(layout, measurements), np.zeros(len(layout.sets))
-    added, _ = add_precisions(layout, counted, curves, rho=rho, known=known, floor=none)
-    return stage_noise(layout, added if share == 1 else _worthwhile(share * added, known))
-
-
-def _worthwhile(added: Floats, known: Floats) -> Floats:
-    """Return added precisions without those that would hardly change what is known already."""
-    return np.where((known > 0) & (added < GAIN * known), 0.0, added)
+    added, _ = add_precisions(layout, importance, curves, rho=rho, known=known, floor=none)
+    return stage_noise(layout, added if share == 1 else without_small_gains(share * added, known))
 
 
 def likely_rows(measurements: Measurements) -> float:
@@ -305,7 +302,7 @@ def _log_likelihood(
         + kappas**2 * fourth
     )
     half = mean**2 / (2 * spread)
-    scaled = max(distance, 1e-300) / mean * half
+    scaled = max(distance, _LEAST_DISTANCE) / mean * half
     likelihood: Floats = half * np.log(scaled) - scaled - gammaln(half)
     return likelihood
 

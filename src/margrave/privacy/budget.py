@@ -43,7 +43,7 @@ from functools import lru_cache, total_ordering
 from numbers import Rational, Real
 from typing import final
 
-from margrave.errors import PlanError
+from margrave.errors import PlanError, expected
 
 Number = int | float | str | Decimal | Fraction
 
@@ -389,3 +389,10 @@ class PrivacyFilter:
                 raise PlanError("a cost is not a fraction of at least zero", remedy="give exact costs")
             total += math.ceil(cost / self._part)
         return total
+
+
+def require_budget(value: object) -> Budget:
+    """Return a budget; refuse anything else. What it holds is not shown: it may be the private table."""
+    if not isinstance(value, Budget):
+        raise PlanError(expected("a Budget", value), remedy="make one, as in Budget.zcdp(rho=0.1)")
+    return value

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from margrave.domain.values import RELATIONS, Label
-from margrave.errors import QueryError
+from margrave.errors import ReleaseError
 from margrave.release.uncertainty import Mask
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class _Reader:
         """Read one level down, not too deep for the interpreter."""
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise QueryError(
+            raise ReleaseError(
                 f"the condition is nested more than {_DEEPEST} deep", remedy="write it with fewer parentheses"
             )
         masks = read()
@@ -176,7 +176,7 @@ class _Reader:
         """Return what meets one of two conditions on the same attribute."""
         names = list(dict.fromkeys([*one, *other]))
         if len(names) > 1:
-            raise QueryError(
+            raise ReleaseError(
                 f"'or' joins conditions on {' and '.join(names)}",
                 remedy="it may join conditions on one attribute only, so "
                 "group by these attributes and add up the cells",
@@ -186,7 +186,7 @@ class _Reader:
     def _opposite(self, masks: Masks) -> Masks:
         """Return what does not meet a condition on one attribute."""
         if len(masks) > 1:
-            raise QueryError(
+            raise ReleaseError(
                 f"'not' negates a condition on {' and '.join(masks)}",
                 remedy="it may negate conditions on one attribute only, "
                 "so count all and subtract those who meet the condition",
@@ -210,7 +210,7 @@ class _Reader:
             raise self._refusal(what)
         return token
 
-    def _refusal(self, wanted: str) -> QueryError:
+    def _refusal(self, wanted: str) -> ReleaseError:
         return _refusal(self._text, self._token.place, wanted)
 
 
@@ -244,8 +244,8 @@ def _token(text: str, match: re.Match[str]) -> _Token:
     return _Token(_SIGNS.get(found, found), found, match.start())
 
 
-def _refusal(text: str, place: int, wanted: str) -> QueryError:
+def _refusal(text: str, place: int, wanted: str) -> ReleaseError:
     """Return the error for a condition that cannot be read at some place."""
     rest = text[place : place + 20]
     where = f"at character {place + 1}, before {rest!r}" if rest else "at its end"
-    return QueryError(f"the condition cannot be read {where}", remedy=f"{wanted} must stand there, as in {_EXAMPLE}")
+    return ReleaseError(f"the condition cannot be read {where}", remedy=f"{wanted} must stand there, as in {_EXAMPLE}")

@@ -18,17 +18,19 @@ factors f_τ of ``uncertainty`` (3) errs by
 
 **Within a table** large counts err by more than small ones. A count c whose unbiased estimate has variance V errs by
 
-    count_error² = V h(c/√V) + c (V/(V + c))² + V g(c/√V),       at least ½ squared, or V where that is less,        (4)
+    count_error² = V h(c/√V) + φc (V/(V + φc))² + V g(c/√V),     at least ½ squared, or V where that is less,        (4)
 
 a sum of three parts. The first is the variance of the count itself: the change that one draw of noise makes of it in
 (2), squared, is an unbiased estimate of that to first order, far more precise than (1) where a method has removed most
 of the noise. h is the mean over all cells of an order with about the same c/√V, made to grow with it. The second is
-what the method smooths away: people are whole, so that a cell with the mean c varies by c around what tables of lower
-order predict, and a measurement with variance V leaves V/(V + c) of it. The third is all else, structure that was taken
-for noise. By the identity of (1) a cell errs by (c − x)² − V + 2 Cov(c, x) as mean square, with x the unbiased
-estimate; what that exceeds the first two parts by is fitted by ramps with non-negative weights, so that g grows with
-the count, and only as far as it stands out of the noise. A count below a quarter of the mean of its table counts as
-that much: a zero among large counts is less certain than one among empty cells.
+what the method smooths away: a cell with the mean c varies by φc around what tables of lower order predict, and a
+measurement with variance V leaves V/(V + φc) of that. People are whole, so φ is at least 1; where they come in clumps,
+as people with a common employer do, it is the size of a clump. By the identity of (1) a cell errs by
+(c − x)² − V + 2 Cov(c, x) as mean square, with x the unbiased estimate. φ of an order is the mean of its posterior,
+given what that exceeds the first part by, and what tables of the order below leave unseen: noise that hides the pairs
+hides clumps in larger tables too. The third part is all else, fitted by ramps with non-negative weights, so that g
+grows with the count, and only as far as it stands out of the noise. A count below a quarter of the mean of its table
+counts as that much, where φ = 1: a zero among large counts is less certain than one among empty cells.
 
 **Not beyond what contains it.** S cannot tell an error below a tenth of the noise from none, and large tables at small
 budgets have noise of thousands. But a true count lies between zero and that of any table line that it is part of, which
@@ -58,9 +60,10 @@ from it.
 
 **Intervals** reach z count_error to both sides of the count, and a little further, since cells that were pooled are
 not all alike; less far where the count is small beside its error: few such cells are off by much, and most by very
-little. They reach no further than those of the estimate would. They also contain what lies within half a standard
-error of the unbiased estimate, up to about the width of its own interval: where a large true count was shrunk, the
-pooled error is too small for it, but its measurement is mostly on the other side. Ends are whole numbers, not below
+little. They reach no further than those of the estimate would. They also contain what lies within 1.27 standard errors
+of the unbiased estimate, up to about the width of its own interval: where a large true count was shrunk, the pooled
+error is too small for it, but it is above x + 1.27 √V in 10 % of cases only, whatever its size. But no count is larger
+than the upper end of anything that it is part of: that is where this ends. Ends are whole numbers, not below
 zero. docs/intervals.md has the proof of (1) and coverage as measured.
 """
 
@@ -70,6 +73,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
+from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING
 
@@ -108,6 +112,12 @@ _SIGNIFICANT = 0.5
 # Where h is known, in c/√V; each height counts beside this many cells that err as those of the order do on average.
 _KNOTS = np.concatenate([[1e-3], np.geomspace(0.01, 1e4, 24)])
 _KNOT_CELLS = 10.0
+# Values of φ that are compared; by order what is usual before anything was seen, and the standard deviation of log φ.
+# Pairs of the tables that this was chosen on depart from independence with a φ of 1 to 190, 35 in the median.
+_CLUMPS = np.geomspace(1.0, 1000.0, 61)
+_USUAL_CLUMPS = {1: (1.0, 1.0), 2: (10.0, 1.5)}
+# Counts of more standard errors than this stand out by themselves, and say nothing about clumps that do not.
+_HIDDEN = 3.0
 # A count below this share of the table's mean counts as that much: a zero among large counts is less certain than one
 # among empty cells.
 _EMPTIEST = 0.25
@@ -130,9 +140,9 @@ _LIGHT = 1.0
 # Intervals reach no further than so many times what those of the estimate do; but where a count is expected to err by
 # so many standard errors of the estimate, as sums of tables that were cut off at zero do, its method adds to the noise.
 _MOST_REACH, _OWN_ERRORS = 0.98, 1.5
-# An interval contains what lies within so many standard errors of the unbiased estimate, unless that makes it
-# wider than so many times the interval of the estimate.
-NEAR, _MOST_WIDTH = 0.5, 1.03
+# An interval contains what lies within this share of the reach of the unbiased estimate's interval around it, at level
+# 0.95 so that one true count in ten is above that; unless the interval becomes wider than so many times the estimate's.
+_NEAR, _MOST_WIDTH = 0.65, 1.03
 SEED = 1
 # How many numbers describe g of an order, and how many h.
 CURVE, KNOTS = len(_RAMPS) + 1, len(_KNOTS)
@@ -213,6 +223,8 @@ class CountErrors:
     noise
         Shape (tables,), read-only; σ²_τ of what the counts were made from, infinite where never measured. It differs
         from that of the estimates where these are the first of several measurements. Without it, that of the estimates.
+    clumps
+        Shape (orders,), read-only; φ of equation (4) by number of attributes. Without it, 1.
     """
 
     expected: Floats
@@ -222,9 +234,10 @@ class CountErrors:
     bounds: Bounds = BOUNDS
     spread: Floats | None = None
     noise: Floats | None = None
+    clumps: Floats | None = None
 
     def __post_init__(self) -> None:
-        for name in ("expected", "curve", "spread", "noise"):
+        for name in ("expected", "curve", "spread", "noise", "clumps"):
             values = getattr(self, name)
             object.__setattr__(self, name, None if values is None else read_only(values))
 
@@ -334,7 +347,8 @@ class CountErrors:
         if self.spread is None:
             squared = means.base * growth
         else:
-            smoothed = _smoothed_away(raised, means.variance)
+            clumps = 1.0 if self.clumps is None else float(self.clumps[own])
+            smoothed = _smoothed_away(raised, counts, means.variance, clumps)
             squared = means.variance * (_heights(relative, self.spread[own]) + growth) + smoothed
         squared = squared + _unmeasured(means.unknown, raised)
         least = math.sqrt(means.variance) if means.unknown == 0 else math.inf
@@ -352,11 +366,33 @@ class Line:
         The published counts and their errors; of a shape that broadcasts to that of the counts that they contain.
     share
         The share of their cells that one of those counts has.
+    high
+        Upper ends of their intervals, of the same shape, if these are known.
     """
 
     counts: Floats
     errors: Floats
     share: float
+    high: Floats | None = None
+
+
+def least_high(lines: Sequence[Line], errors: Floats) -> Floats | None:
+    """Return the most that each count can be: the least upper end of the lines that it is part of; None without any.
+
+    Parameters
+    ----------
+    lines
+        What the counts are part of.
+    errors
+        The errors of the counts, for their shape.
+    """
+    ends = [line.high for line in lines if line.high is not None]
+    if not ends:
+        return None
+    least: Floats = np.full(np.shape(errors), np.inf)
+    for high in ends:
+        np.minimum(least, high, out=least)
+    return read_only(least)
 
 
 def largest_square(counts: Floats, line: Line) -> Floats:
@@ -378,6 +414,67 @@ class _Means:
 
 
 @dataclass(frozen=True, eq=False)
+class CutOff:
+    """Sums T of cells that were cut off at zero, beside the sums X of what they were cut from.
+
+    With e = T − true = (T − X) + (X − true), Stein's lemma gives the mean of a product of two errors,
+
+        E e_1 e_2 = E (T_1 − X_1)(T_2 − X_2) + Cov(X_1, X_2) (k_1 + k_2 − 1),                                       (8)
+
+    k the mean of ∂c/∂x over the cells of a sum: all of them have the same covariance with the other sum. For a method
+    that cuts off and does nothing else that is exact, with k the share of cells that are left.
+
+    Attributes
+    ----------
+    counts, estimate
+        T and X; of one shape.
+    kept
+        k, of the same shape.
+    cells
+        How many cells each sum has.
+    """
+
+    counts: Floats
+    estimate: Floats
+    kept: Floats
+    cells: int
+
+    def rest(self, part: CutOff) -> CutOff:
+        """Return the sums of all cells that are not in a part of these."""
+        cells = max(self.cells - part.cells, 1)
+        kept = (self.cells * self.kept - part.cells * part.kept) / cells
+        return CutOff(self.counts - part.counts, self.estimate - part.estimate, kept, cells)
+
+    def products(self, other: CutOff, covariance: float) -> Floats:
+        """Return (8) without the mean: an unbiased estimate of the product of two errors."""
+        away = (self.counts - self.estimate) * (other.counts - other.estimate)
+        products: Floats = away + covariance * (self.kept + other.kept - 1)
+        return products
+
+    def squares(self, variance: float) -> Floats:
+        """Return the expected squared error of each sum, (8).
+
+        Where nothing is left of a sum (8) is as uncertain as the noise: the mean over such sums counts, and at least
+        half a standard error, since any smaller count may have been cut off. Sums of several cells err by no less than
+        their estimates.
+        """
+        squares = self.products(self, variance)
+        empty = self.counts <= 0
+        if empty.any():
+            squares = np.where(empty, max(float(squares[empty].mean()), variance / 4), squares)
+        least = variance if self.cells > 1 else min(variance, _LEAST_ERROR**2)
+        found: Floats = np.maximum(squares, least)
+        return found
+
+    def parts(self, part: CutOff, variances: tuple[float, float], covariance: float) -> PartErrors:
+        """Return what is expected of a part and of the rest of these sums, given V of both and their covariance."""
+        rest = self.rest(part)
+        squares = part.squares(variances[0]), rest.squares(variances[1])
+        most = np.sqrt(squares[0] * squares[1])
+        return PartErrors(*squares, np.clip(part.products(rest, covariance), -most, most))
+
+
+@dataclass(frozen=True, eq=False)
 class PartErrors:
     """Expected squares of the errors of a part and of the rest of its whole, and their expected product, by group."""
 
@@ -396,10 +493,20 @@ class PartErrors:
         return self.part + self.product
 
 
-def _smoothed_away(counts: Floats, variance: float) -> Floats:
-    """Return the second part of equation (4): what whole people vary by, as far as a measurement does not show it."""
-    means = np.maximum(counts, 0.0)
-    parts: Floats = means * np.square(variance / np.maximum(variance + means, _LEAST_VARIANCE))
+def _smoothed_away(raised: Floats, counts: Floats, variance: float, clumps: float | Floats) -> Floats:
+    """Return the second part of equation (4): what counts vary by, as far as a measurement does not show it.
+
+    Parameters
+    ----------
+    raised, counts
+        The counts as (4) has them, and as they are published.
+    variance
+        V.
+    clumps
+        φ: people come in groups of about so many; several to be tried, of a shape that broadcasts with counts.
+    """
+    own = np.maximum(raised, 0.0) + (clumps - 1) * np.maximum(counts, 0.0)
+    parts: Floats = own * np.square(variance / np.maximum(variance + own, _LEAST_VARIANCE))
     return parts
 
 
@@ -423,7 +530,13 @@ def _unmeasured(mean: float, counts: Floats) -> Floats | float:
 
 
 def learn_errors(
-    method: Method, request: Request, made: Made, *, seed: int = SEED, bounds: Bounds = BOUNDS
+    method: Method,
+    request: Request,
+    made: Made,
+    *,
+    seed: int = SEED,
+    bounds: Bounds = BOUNDS,
+    beside: Estimates | None = None,
 ) -> CountErrors | None:
     """Return what can be learned about the errors of tables that were made; None where noise has no single variance.
 
@@ -439,6 +552,8 @@ def learn_errors(
         Of the pretended noise.
     bounds
         Where counts stop being reliable.
+    beside
+        The unbiased estimates that are published beside the counts; by default those that these were made from.
     """
     estimates = request.estimates
     layout = estimates.layout
@@ -451,7 +566,8 @@ def learn_errors(
     if not known.all():
         squares = _sums(layout, np.square(made.marginals))
         guessed = _guessed(method, request, variances) * squares / np.maximum(layout.degrees, 1.0)
-    if method.unbiased:
+    # Where counts that are cut off at zero have what they were cut from beside them, `CutOff` knows their errors.
+    if method.unbiased or (method.cuts_off and known.all() and (beside is None or beside is estimates)):
         curve = np.tile(np.eye(1, CURVE), (orders, 1))
         return CountErrors(np.where(known, variances, guessed), curve, seed, 0, bounds, noise=variances)
     measured = np.where(known, variances, 0.0)
@@ -466,8 +582,9 @@ def learn_errors(
         pool.add(noise, (after - before) / (_STEP * draws))
     pooled = pool.expected()
     spread = pool.spread(pooled)
+    clumps = pool.clumps(spread)
     expected = np.where(known, pooled, guessed)
-    return CountErrors(expected, pool.curve(spread), seed, draws, bounds, spread, variances)
+    return CountErrors(expected, pool.curve(spread, clumps), seed, draws, bounds, spread, variances, clumps)
 
 
 def _published(method: Method, workload: Workload, layout: Layout, marginals: Floats) -> Floats:
@@ -610,7 +727,47 @@ class _Pool:
             heights[k] = np.interp(np.arange(KNOTS), np.flatnonzero(found), growing)
         return heights
 
-    def curve(self, spread: Floats) -> Floats:
+    def clumps(self, spread: Floats) -> Floats:
+        """Return φ by order: its posterior mean, given what cells err by beyond the first part of equation (4).
+
+        In units of V what a cell seems to err by has a variance of about 2, from the square of its noise alone. What is
+        usual for tables of three attributes and more is what tables of the order below leave unseen, for a count of
+        their mean: where pairs are known, little; where they drown in noise, all that pairs depart by.
+        """
+        layout, orders = self.layout, len(spread)
+        tried = _CLUMPS[:, None]
+        fit, unseen, cells = np.zeros((orders, len(_CLUMPS))), np.zeros((orders, len(_CLUMPS))), np.zeros(orders)
+        for table, attributes in enumerate(layout.sets):
+            _, variance = self._means(table, self.variances)
+            if not (attributes and self.determined[table] and variance > 0):
+                continue
+            k, (begin, end) = len(attributes), layout.index.offset[table : table + 2]
+            relative = self._relative(table, variance)
+            near = _nearest_knot(relative)
+            seen = np.bincount(near, minlength=KNOTS)
+            kinds = np.flatnonzero(seen * (_KNOTS <= _HIDDEN))
+            left = np.bincount(near, self.cells[begin:end] / variance - 1 - _heights(relative, spread[k]), KNOTS)[kinds]
+            raised, counts = (
+                np.bincount(near, values, KNOTS)[kinds] / seen[kinds]
+                for values in (relative * math.sqrt(variance), self.counts[begin:end])
+            )
+            supposed = _smoothed_away(raised, counts, variance, tried) / variance
+            free = layout.degrees[table] / (end - begin)
+            fit[k] += free * (supposed @ left - np.square(supposed) @ seen[kinds] / 2) / 2
+            mean = np.array([max(self.total, 1.0) / (end - begin)])
+            unseen[k] += (end - begin) * (_smoothed_away(mean, mean, variance, tried) / mean)[:, 0]
+            cells[k] += end - begin
+        found, usual = np.ones(orders), 1.0
+        for k in range(1, orders):
+            centre, deviation = _USUAL_CLUMPS.get(k, (usual, 1.0))
+            weights = fit[k] - np.square(np.log(_CLUMPS / centre) / deviation) / 2
+            weights = np.exp(weights - weights.max())
+            weights /= weights.sum()
+            found[k] = weights @ _CLUMPS
+            usual = 1 + float(weights @ unseen[k]) / max(cells[k], 1.0)
+        return found
+
+    def curve(self, spread: Floats, clumps: Floats) -> Floats:
         """Return the weights of the ramps of g, by order: what cells err by beyond the other parts of equation (4).
 
         In units of V what a cell seems to err by has a variance of about 2, from the square of its noise alone. Every
@@ -627,7 +784,9 @@ class _Pool:
             k, (begin, end) = len(attributes), layout.index.offset[table : table + 2]
             relative = self._relative(table, variance)
             rows = _ramps(relative)
-            known = _heights(relative, spread[k]) + _smoothed_away(relative * math.sqrt(variance), variance) / variance
+            raised, counts = relative * math.sqrt(variance), self.counts[begin:end]
+            known = _heights(relative, spread[k])
+            known = known + _smoothed_away(raised, counts, variance, float(clumps[k])) / variance
             squares[k] += rows.T @ rows
             products[k] += rows.T @ (self.cells[begin:end] / variance - 1 - known)
             usual[k] += rows.sum(axis=0)
@@ -650,12 +809,21 @@ class _Pool:
 
     def _means(self, table: int, expected: Floats) -> tuple[float, float]:
         """Return B and V of a cell of a table."""
-        layout = self.layout
-        parts = list(layout.subsets(table))
-        cells, inside = np.diff(layout.index.offset)[table], np.diff(layout.index.offset)[parts]
-        factors = layout.degrees[parts] * inside / float(cells) ** 2
-        variances = np.maximum(self.variances[parts], _LEAST_VARIANCE) * (self.variances[parts] > 0)
-        return float(expected[parts] @ factors), float(variances @ factors)
+        parts, factors, variance = self._factors[table]
+        return float(expected[parts] @ factors), variance
+
+    @cached_property
+    def _factors(self) -> list[tuple[NDArray[np.intp], Floats, float]]:
+        """By table: the residuals inside it, their factors in a cell, and V of a cell."""
+        layout, found = self.layout, []
+        sizes = np.diff(layout.index.offset)
+        weights = layout.degrees * sizes
+        variances = np.maximum(self.variances, _LEAST_VARIANCE) * (self.variances > 0)
+        for table, cells in enumerate(sizes.tolist()):
+            parts = np.fromiter(layout.subsets(table), dtype=np.intp)
+            factors = weights[parts] / float(cells) ** 2
+            found.append((parts, factors, float(variances[parts] @ factors)))
+        return found
 
 
 def _ramps(relative: Floats) -> Floats:
@@ -742,7 +910,9 @@ def count_interval(
     std_error: float | None,
     level: float,
     *,
+    noise: float | None = None,
     smoothed: bool = True,
+    largest: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Return the ends of the interval of each published count: whole numbers, not below zero, around the count.
 
@@ -751,39 +921,66 @@ def count_interval(
     counts, errors
         The counts, and their expected errors; of one shape.
     estimate, std_error
-        The unbiased estimates and their standard error, as if what was measured had not been chosen by earlier noise;
-        None where there are none.
+        The unbiased estimates and their standard error; None where there are none.
     level
         How often the interval covers the true count.
+    noise
+        The standard error that the estimate would have if all that was measured had not been chosen by earlier noise;
+        by default its own.
     smoothed
         Whether small counts are mostly right, so that intervals need not reach as far.
+    largest
+        The most that the counts can be, which intervals contain of what is near the estimates; by default anything.
     """
     z = quantile(level)
+    noise = std_error if noise is None else noise
+    std_error = noise if std_error is None else std_error
     if estimate is None:
         reach = HEAVIER * z * errors
     else:
         large = np.minimum(np.divide(np.maximum(counts, 0.0), errors, out=np.ones_like(errors), where=errors > 0), 1.0)
         light = _LIGHT if smoothed else HEAVY
         reach = (light + (HEAVY - light) * large) * z * errors
-    # Not further than the noise itself would ask for, unless a method adds errors of its own to the noise.
-    most = np.full_like(reach, np.inf)
-    if std_error is not None:
-        most[errors <= _OWN_ERRORS * std_error] = z * std_error
-    reach = np.minimum(reach, _MOST_REACH * most)
-    low, high = counts - reach, counts + reach
-    if estimate is not None:
-        near = NEAR * (std_error or 0.0)
-        low, high = np.minimum(low, estimate - near), np.maximum(high, estimate + near)
-        # Where count and estimate are far apart, the end beyond the estimate gives way: the count's own reach stays.
-        excess = np.maximum(high - low - 2 * _MOST_WIDTH * most, 0.0)
-        low = np.where(estimate > counts, low, np.minimum(low + excess, counts))
-        high = np.where(estimate > counts, np.maximum(high - excess, counts), high)
+    if noise is not None:
+        # Not further than the noise itself would ask for, unless a method adds errors of its own to the noise.
+        usual = errors <= _OWN_ERRORS * noise
+        most = noise if smoothed else np.maximum(errors, noise)
+        reach = np.where(usual, np.minimum(reach, _MOST_REACH * z * most), reach)
+    below, above = reach, reach
+    if estimate is not None and std_error is not None:
+        below, above = _towards(estimate - counts, reach, _NEAR * z * std_error, 2 * _MOST_WIDTH * z * std_error)
+        if largest is not None:
+            above = np.minimum(above, np.maximum(largest - counts, reach))
+    low, high = counts - below, counts + above
     # A true count is a whole number: ends move inwards, though not past the count itself.
     low = np.maximum(np.minimum(np.ceil(low), np.floor(counts)), 0.0) + 0.0
     high = np.maximum(np.maximum(np.floor(high), np.ceil(counts)), 0.0)
     # Noise leaves nothing certain: zero is never "0 to 0".
     high = np.where((errors > 0) & (high < 1), 1.0, high)
     return read_only(np.asarray(low)), read_only(np.asarray(high))
+
+
+def _towards(away: Floats, reach: Floats, near: float, most: float) -> tuple[Floats, Floats]:
+    """Return how far intervals reach below and above counts so that they contain what is near the estimates.
+
+    The side of the estimate comes first, as long as the interval is not wider than ``most``; the count's reach stays.
+
+    Parameters
+    ----------
+    away
+        Estimates less counts.
+    reach
+        How far the intervals of the counts reach by themselves.
+    near, most
+        How far from an estimate is near, and how wide intervals may become.
+    """
+    room = np.maximum(most - 2 * reach, 0.0)
+    further = np.clip(np.abs(away) + near - reach, 0.0, room)
+    other = np.clip(near - np.abs(away) - reach, 0.0, room - further)
+    up = away > 0
+    below: Floats = reach + np.where(up, other, further)
+    above: Floats = reach + np.where(up, further, other)
+    return below, above
 
 
 def _sums(layout: Layout, cells: Floats) -> Floats:

@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from margrave.algebra.layout import Layout
-from margrave.errors import PlanError, ReleaseError, StoreError
+from margrave.errors import MeasurementError, PlanError, ReleaseError, StoreError, expected
 from margrave.measurements.measurements import Measurements
 from margrave.memory import on_disk
 from margrave.methods import DEFAULT, Method, find
 from margrave.methods.method import Request
 from margrave.reconstruction.estimates import estimate_residuals, unbiased_residuals
-from margrave.reconstruction.nonnegative.workers import connected, opened, require_workers
+from margrave.reconstruction.nonnegative.workers import connected, require_workers, worker_pool
 from margrave.release.count_errors import BOUNDS, Bounds, learn_errors, require_memory_to_learn
 from margrave.release.facts import Imprint
 from margrave.release.release import Release
 from margrave.release.table import Counts
-from margrave.workload import Workload
+from margrave.workload import Workload, require_workload
 
 if TYPE_CHECKING:
     from margrave.reconstruction.nonnegative import State
@@ -67,9 +67,9 @@ def reconstruct(
     start
         A release of the same workload to start from, which saves rounds and does not change the answer; for "lnn".
     workers
-        Who shares the work; for "lnn". A number of processes on this machine, the address of the scheduler of a Dask
-        cluster (``"tcp://host:8786"``), or a ``distributed.Client``. The tables are the same but for rounding. Needs
-        the extra ``margrave[workers]`` (docs/scale.md).
+        What to divide the work among; for "lnn". A number of processes on this machine, the address of the scheduler of
+        a Dask cluster (``"tcp://host:8786"``), or a ``distributed.Client``. The tables are the same but for rounding.
+        Needs the extra ``margrave[workers]`` (docs/scale.md).
     scratch
         A folder for the large arrays of the solver and of the release, where they do not fit into memory.
     errors
@@ -86,13 +86,13 @@ def reconstruct(
         require_memory_to_learn(workload, chosen)
     layout = Layout.of(workload.domain.shape, workload.positions)
     begin = None if start is None else _state(chosen, layout, start)
-    with on_disk(scratch), opened(workers) as hire:
+    with on_disk(scratch), worker_pool(workers) as pool:
         estimates = estimate_residuals(measurements, layout)
         unbiased = unbiased_residuals(measurements, estimates)
         used = unbiased if chosen.unbiased else estimates
-        request = Request(measurements, workload, used, progress, begin, hire)
+        request = Request(measurements, workload, used, progress, begin, pool)
         made = chosen.make(request)
-        learned = learn_errors(chosen, request, made, bounds=bounds) if errors else None
+        learned = learn_errors(chosen, request, made, bounds=bounds, beside=unbiased) if errors else None
     counts = Counts(layout, made.marginals)
     return Release(workload, chosen, unbiased, counts, made.solution, measurements.provenance, measurements, learned)
 
@@ -107,17 +107,11 @@ def _check_workers(method: Method, workers: object) -> None:
 def _check_request(measurements: object, workload: object) -> None:
     """Refuse what is not measurements and a workload over the same domain."""
     if not isinstance(measurements, Measurements):
-        raise ReleaseError(
-            f"expected Measurements, got a {type(measurements).__name__}", remedy="give Measurements, then the Workload"
-        )
-    if not isinstance(workload, Workload):
-        raise ReleaseError(
-            f"expected a Workload, got a {type(workload).__name__}",
-            remedy="give one, as in Workload.all_kway(domain, 3)",
-        )
-    if workload.domain != measurements.domain:
+        raise MeasurementError(expected("Measurements", measurements), remedy="give Measurements, then the Workload")
+    wanted = require_workload(workload).domain
+    if wanted != measurements.domain:
         raise PlanError(
-            f"the workload is over {workload.domain!r} and the measurements over {measurements.domain!r}",
+            f"the workload is over {wanted!r} and the measurements over {measurements.domain!r}",
             remedy="make both over one domain (labels and descriptions count too)",
         )
 
@@ -127,7 +121,7 @@ def _state(method: Method, layout: Layout, start: object) -> State:
     if not method.restarts:
         raise ReleaseError(f"method {method.name!r} does not use a start", remedy="leave start out")
     if not isinstance(start, Release):
-        raise ReleaseError(f"expected a Release to start from, got a {type(start).__name__}")
+        raise ReleaseError(expected("a Release to start from", start))
     if start.solution is None:
         raise ReleaseError(
             f"the release to start from was made by {start.method.name!r}", remedy="start from one by 'lnn'"
@@ -164,7 +158,7 @@ class Publication:
         Who publishes it: ``publisher``, ``licence``, ``contact`` and ``date`` for the report, as texts. The folder
         keeps them, with the title, for reports that are written again.
     workers, scratch
-        Who shares the work, of reconstructing and of writing, and a folder for large arrays; see `reconstruct`.
+        Processes that divide reconstructing and writing, and a folder for large arrays; see `reconstruct`.
     """
 
     folder: str | os.PathLike[str]

@@ -9,6 +9,7 @@ Shares, ratios of two such counts, are in ``share``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,10 +19,10 @@ import numpy as np
 
 from margrave.algebra import transform
 from margrave.domain.values import Label, table_label
-from margrave.errors import QueryError, ReleaseError
+from margrave.errors import ReleaseError
 from margrave.measurements.entries import read_only
 from margrave.release.condition import Masks, both, read_condition
-from margrave.release.count_errors import BOUNDS, Line
+from margrave.release.count_errors import BOUNDS, CutOff, Line, count_interval, least_high
 from margrave.release.share import Share
 from margrave.release.table import Counts, Table
 from margrave.release.uncertainty import Mask, direct_noise, query_covariance, unmeasured
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from margrave.domain.domain import Domain
     from margrave.methods.method import Method
     from margrave.reconstruction.estimates import Estimates
-    from margrave.release.count_errors import CountErrors
+    from margrave.release.count_errors import CountErrors, PartErrors
     from margrave.workload import Workload
 
 _MOST_NAMED = 3
@@ -69,11 +70,11 @@ def read_query(domain: Domain, where: Where, by: Iterable[str]) -> Query:
         The attributes to group by.
     """
     if isinstance(by, str) or not isinstance(by, Iterable):
-        raise QueryError(f"by is {by!r}", remedy=f"give a list of attributes, as in ({by!r},)")
+        raise ReleaseError(f"by is {by!r}", remedy=f"give a list of attributes, as in ({by!r},)")
     names = tuple(by)
     every = [(name, _all(domain, name)) for name in names]
     if len(dict(every)) != len(names):
-        raise QueryError(f"by names an attribute twice in {table_label(names)}", remedy="name each once")
+        raise ReleaseError(f"by names an attribute twice in {table_label(names)}", remedy="name each once")
     return Query(names, both(dict(every), read_where(domain, where)))
 
 
@@ -84,7 +85,7 @@ def read_where(domain: Domain, where: Where) -> Masks:
     elif isinstance(where, Mapping):
         masks = {name: _all(domain, name) & domain[name].among(_listed(labels)) for name, labels in where.items()}
     else:
-        raise QueryError(
+        raise ReleaseError(
             f"a condition cannot be {where!r}",
             remedy="write it as a text, as in \"sex = 'F'\", or as labels by attribute, as in {'sex': 'F'}",
         )
@@ -143,9 +144,8 @@ class PublishedTables:
         positions = layout.sets[place]
         if self.method.agree or positions in self._wanted:
             return self.counts.table(place)
-        inside = set(positions)
-        source = next(members for members in self.workload.positions if inside <= set(members))
-        summed = tuple(axis for axis, member in enumerate(source) if member not in inside)
+        source = self._source(place)
+        summed = tuple(axis for axis, member in enumerate(source) if member not in positions)
         return np.asarray(self.counts.table(layout.places[source]).sum(axis=summed))
 
     def unbiased(self, place: int) -> Floats:
@@ -163,6 +163,30 @@ class PublishedTables:
             for part in layout.subsets(place)
         }
         return transform.reconstruct_marginal(inside, layout.shape(place))
+
+    @property
+    def closed_form(self) -> bool:
+        """Whether errors of counts follow from what these were cut off from, which is published beside them."""
+        return self.method.cuts_off and self.errors is not None and self.errors.draws == 0
+
+    def kept(self, place: int) -> tuple[Floats, int]:
+        """Return what is left of a change of the cells of a table that is cut off at zero, and how many cells it sums.
+
+        For a table of the workload one, or the scale, where a cell is above zero; else the mean over what it sums.
+        """
+        layout, members = self.estimates.layout, self._source(place)
+        source = layout.places[members]
+        above, estimate = self.counts.table(source), self.unbiased(source)
+        kept = np.divide(above, estimate, out=np.zeros(above.shape), where=(above > 0) & (estimate > 0))
+        summed = tuple(axis for axis, member in enumerate(members) if member not in layout.sets[place])
+        return np.asarray(kept.mean(axis=summed)), math.prod(kept.shape[axis] for axis in summed)
+
+    def _source(self, place: int) -> AttributeSet:
+        """Return the table of the workload that a table by a method without agreement is taken from."""
+        positions = self.estimates.layout.sets[place]
+        if positions in self._wanted:
+            return positions
+        return next(members for members in self.workload.positions if set(positions) <= set(members))
 
     def missing(self, place: int, query: Sequence[Mask]) -> tuple[str, ...]:
         """Return the residuals that a query over a table needs and that were never measured, in words."""
@@ -222,6 +246,9 @@ def answer(tables: PublishedTables, place: int, query: Query, level: float) -> T
     values = _counted(tables, query, tables.values(place), place)
     missing = tables.missing(place, cell)
     variance = None if missing else tables.covariance(place, cell, cell)
+    errors = largest = None
+    if tables.errors is not None:
+        errors, largest = _Contained(tables, place, level, {}).errors(query)
     return Table(
         attributes=query.by,
         values=read_only(values),
@@ -231,10 +258,11 @@ def answer(tables: PublishedTables, place: int, query: Query, level: float) -> T
         note=tables.note(missing, variance),
         level=level,
         direct=None if variance is None else tables.direct_noise(place, cell),
-        count_error=None if tables.errors is None else _expected_errors(tables, place, query, {}),
+        count_error=errors,
         noise=None if missing else _noise(tables, place, cell),
         bounds=BOUNDS if tables.errors is None else tables.errors.bounds,
         smoothed=tables.method.agree,
+        largest=largest,
     )
 
 
@@ -245,39 +273,82 @@ def _noise(tables: PublishedTables, place: int, cell: Sequence[Mask]) -> float |
     return tables.errors.std_error(tables.estimates, place, cell)
 
 
-def _expected_errors(tables: PublishedTables, place: int, query: Query, found: dict[frozenset[str], Floats]) -> Floats:
-    """Return the expected errors of the counts of a query, given those of all that it is part of.
+@dataclass(eq=False)
+class _Contained:
+    """Errors of the counts of queries over one table, each judged by all that it is part of.
 
-    Parameters
+    Attributes
     ----------
-    tables, place, query
+    tables, place, level
         As in `answer`.
     found
-        Errors of queries that ask for less, by the attributes that they still ask for; to be added to.
+        What is known of queries that ask for less, by the attributes that they still ask for.
     """
-    narrow = [name for name, mask in query.masks.items() if name in query.by or not mask.all()]
-    key = frozenset(narrow)
-    if key in found:
-        return found[key]
-    errors, lines = tables.errors, []
-    if errors is None:
-        raise ReleaseError("the release has no errors of its counts", remedy="reconstruct with errors=True")
-    # Tables that do not agree are not near their means: what is cut off at zero is too large.
-    for name in narrow if tables.method.agree else ():
+
+    tables: PublishedTables
+    place: int
+    level: float
+    found: dict[frozenset[str], tuple[Floats, Floats | None]]
+
+    def errors(self, query: Query) -> tuple[Floats, Floats | None]:
+        """Return the expected errors of the counts of a query, and the most that each can be, if that is known."""
+        key = frozenset(_narrow(query))
+        if key not in self.found:
+            tables, place = self.tables, self.place
+            if tables.errors is None:
+                raise ReleaseError("the release has no errors of its counts", remedy="reconstruct with errors=True")
+            if tables.closed_form:
+                variance = tables.errors.std_error(tables.estimates, place, _cell(tables, place, query)) ** 2
+                errors = np.sqrt(_cut_off(tables, place, query).squares(variance))
+                self.found[key] = errors, None
+                return self.found[key]
+            # Tables that do not agree are not near their means: what is cut off at zero is too large.
+            lines = [self._line(query, name) for name in _narrow(query)] if tables.method.agree else []
+            values = _counted(tables, query, tables.values(place), place)
+            errors = tables.errors.of(tables.estimates, place, _cell(tables, place, query), values, lines)
+            self.found[key] = errors, least_high(lines, errors)
+        return self.found[key]
+
+    def _line(self, query: Query, name: str) -> Line:
+        """Return what the counts of a query are part of: those of the same query that counts all values of ``name``."""
+        tables, place = self.tables, self.place
         size = tables.domain[name].size
         wider = Query(
             tuple(other for other in query.by if other != name), {**query.masks, name: _all(tables.domain, name)}
         )
-        inside = _expected_errors(tables, place, wider, found)
         counts = _counted(tables, wider, tables.values(place), place)
+        errors, largest = self.errors(wider)
+        cell = _cell(tables, place, wider)
+        estimate = std_error = noise = None
+        if not tables.missing(place, cell):
+            estimate = _counted(tables, wider, tables.unbiased(place), place)
+            variance = tables.covariance(place, cell, cell)
+            std_error = None if variance is None else math.sqrt(variance)
+            noise = _noise(tables, place, cell)
+        _, high = count_interval(counts, errors, estimate, std_error, self.level, noise=noise, largest=largest)
         if name in query.by:
             axis = query.by.index(name)
-            counts, inside = np.expand_dims(counts, axis), np.expand_dims(inside, axis)
+            counts, errors, high = (np.expand_dims(one, axis) for one in (counts, errors, high))
         share = 1 / size if name in query.by else np.count_nonzero(query.masks[name]) / size
-        lines.append(Line(counts, inside, share))
-    values = _counted(tables, query, tables.values(place), place)
-    found[key] = errors.of(tables.estimates, place, _cell(tables, place, query), values, lines)
-    return found[key]
+        return Line(counts, errors, share, high)
+
+
+def _cut_off(tables: PublishedTables, place: int, query: Query) -> CutOff:
+    """Return the counts of a query beside what they were cut off from."""
+    names = tables.domain.names(tables.estimates.layout.sets[place])
+    cells = math.prod(int(np.count_nonzero(query.masks[name])) for name in names if name not in query.by)
+    kept, inside = tables.kept(place)
+    return CutOff(
+        _counted(tables, query, tables.values(place), place),
+        _counted(tables, query, tables.unbiased(place), place),
+        _counted(tables, query, kept, place) / cells,
+        cells * inside,
+    )
+
+
+def _narrow(query: Query) -> list[str]:
+    """Return the attributes of which a query does not count all values."""
+    return [name for name, mask in query.masks.items() if name in query.by or not mask.all()]
 
 
 def answer_share(tables: PublishedTables, where: Where, of: Where, *, by: Iterable[str], level: float) -> Share:
@@ -300,7 +371,7 @@ def answer_share(tables: PublishedTables, where: Where, of: Where, *, by: Iterab
     condition = read_where(tables.domain, where)
     for name in condition:
         if name in whole.by:
-            raise QueryError(
+            raise ReleaseError(
                 f"the share is grouped by {name!r} and a condition on it", remedy="move the condition to of=…"
             )
     part = Query(whole.by, _some(both(whole.masks, condition)))
@@ -310,13 +381,26 @@ def answer_share(tables: PublishedTables, where: Where, of: Where, *, by: Iterab
     cells = _cell(tables, place, part), _cell(tables, place, whole)
     above, below = (answer(tables, place, query, level) for query in (part, whole))
     expected = None
-    if tables.errors is not None and below.count_error is not None:
+    if tables.closed_form:
+        expected = _cut_off_parts(tables, place, (part, whole), cells)
+    elif tables.errors is not None and below.count_error is not None:
         share = float(
             np.prod([np.count_nonzero(one) / np.count_nonzero(all_of) for one, all_of in zip(*cells, strict=True)])
         )
         line = Line(below.values, below.count_error, share)
         expected = tables.errors.of_parts(tables.estimates, place, cells, above.values, line)
     return Share.of(above, below, tables.covariance(place, *cells), expected)
+
+
+def _cut_off_parts(
+    tables: PublishedTables, place: int, queries: tuple[Query, Query], cells: tuple[Sequence[Mask], Sequence[Mask]]
+) -> PartErrors:
+    """Return what is expected of the errors of a part and of the rest of its whole where both were cut off at zero."""
+    inside, both, whole = (
+        query_covariance(tables.estimates, place, *pair) for pair in ((cells[0], cells[0]), cells, (cells[1], cells[1]))
+    )
+    part, all_of = (_cut_off(tables, place, query) for query in queries)
+    return all_of.parts(part, (inside, max(whole - 2 * both + inside, 0.0)), both - inside)
 
 
 def _all(domain: Domain, name: str) -> Mask:
@@ -328,7 +412,7 @@ def _some(masks: Masks) -> Masks:
     """Return what a condition means, or refuse one that nothing can meet."""
     for name, mask in masks.items():
         if not mask.any():
-            raise QueryError(
+            raise ReleaseError(
                 f"no value of attribute {name!r} meets the condition", remedy="the count would always be 0"
             )
     return masks

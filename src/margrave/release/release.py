@@ -192,8 +192,8 @@ class Release:
         progress
             Called with the number of tables written and the number of all tables.
         workers
-            Who writes the tables, each a share of them; as for `margrave.reconstruct`. Workers on other machines must
-            see the folder under the same path.
+            Processes that write the tables, each a part of them; as for `margrave.reconstruct`. Workers on other
+            machines must see the folder under the same path.
         """
         from margrave.release.store import saving
 

@@ -37,7 +37,7 @@ import numpy as np
 from margrave.domain.values import table_label
 from margrave.escaping import visible
 from margrave.measurements.entries import read_only
-from margrave.release.count_errors import BOUNDS, HEAVIER, HEAVY, NEAR, Bounds, PartErrors
+from margrave.release.count_errors import BOUNDS, HEAVIER, HEAVY, Bounds, PartErrors
 from margrave.release.table import LongForm, Table, arrow_table
 from margrave.release.uncertainty import Mask, quantile
 
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 # From how many standard errors of the denominator on the ratio is nearly linear in both counts.
 CLEAR = 5.0
+# An interval contains what lies within so many standard errors of the unbiased estimate.
+_NEAR = 0.5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,7 +127,7 @@ class Share(LongForm):
         error = np.where(known, np.minimum(moments.error(share.values), 0.5), np.nan)
         low, high = moments.interval(quantile(part.level) * (HEAVIER if share.estimate is None else HEAVY))
         if share.estimate is not None and share.std_error is not None:
-            near = NEAR * share.std_error
+            near = _NEAR * share.std_error
             low, high = np.fmin(low, share.estimate - near), np.fmax(high, share.estimate + near)
         low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
         ends = read_only(np.where(known, low, np.nan)), read_only(np.where(known, high, np.nan))

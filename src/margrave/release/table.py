@@ -128,6 +128,8 @@ class Table(LongForm):
         Where counts stop being reliable.
     smoothed
         Whether the method smooths counts, so that small ones are mostly right; those by "trunc" are cut off at zero.
+    largest
+        The most that each count can be, by the intervals of what it is part of; None where that is not known.
     """
 
     attributes: tuple[str, ...]
@@ -143,6 +145,7 @@ class Table(LongForm):
     noise: float | None = None
     bounds: Bounds = BOUNDS
     smoothed: bool = True
+    largest: Floats | None = None
     _decimals: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -261,8 +264,16 @@ class Table(LongForm):
         if self._interval is not None and self.estimate is not None and np.array_equal(self.values, self.estimate):
             # The count is the estimate, and has its interval, but for one that would read as certainty.
             return self._interval.low, np.where(self._interval.high < 1, 1.0, self._interval.high)
-        noise = self.std_error if self.noise is None else self.noise
-        return count_interval(self.values, self.count_error, self.estimate, noise, self.level, smoothed=self.smoothed)
+        return count_interval(
+            self.values,
+            self.count_error,
+            self.estimate,
+            self.std_error,
+            self.level,
+            noise=self.noise,
+            smoothed=self.smoothed,
+            largest=self.largest,
+        )
 
     @cached_property
     def _interval(self) -> Interval | None:

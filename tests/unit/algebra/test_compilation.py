@@ -93,6 +93,29 @@ def test_no_thread_sees_a_kernel_before_those_it_calls_are_there(monkeypatch):
     assert found == [6] * 4
 
 
+def test_machine_code_is_kept_until_anything_that_went_into_it_changes(tmp_path):
+    """A kernel that calls one of another module and takes a value from there; each change is seen, and only changes."""
+    head = "from margrave.algebra.kernels import compiled\n"
+    above = head + "from below import LIST, one\n\n\n@compiled\ndef two(x):\n    return one(x) * LIST[1]\n"
+    below = head + "import numpy as np\nLIST, STEP = np.array([1, {entry}]), {step}\n\n\n"
+    below += "@compiled\ndef one(x):\n    return x + STEP + {added}\n"
+    (tmp_path / "above.py").write_text(above)
+    code = "import above; two = above.two; two(5); print(two(5), sum(above.two.stats.cache_misses.values()))"
+
+    def run(**values):
+        (tmp_path / "below.py").write_text(below.format(**values))
+        # Python itself takes a file for unchanged that has the same size and was written in the same second.
+        done = subprocess.run([sys.executable, "-B", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+        return done.stdout.split() or done.stderr
+
+    assert run(entry=2, step=1, added=1) == ["14", "1"]
+    assert run(entry=2, step=1, added=1) == ["14", "0"]
+    assert run(entry=3, step=1, added=1) == ["21", "1"]
+    assert run(entry=3, step=2, added=1) == ["24", "1"]
+    assert run(entry=3, step=2, added=4) == ["33", "1"]
+    assert run(entry=3, step=2, added=4) == ["33", "0"]
+
+
 def test_importing_kernels_does_not_import_the_compiler():
     code = "import sys, margrave.algebra.transform, margrave.reconstruction.estimates; print('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from margrave.domain import Attribute
-from margrave.errors import QueryError
+from margrave.errors import DomainError
 
 AGE = Attribute("age", cuts=(17, 64), whole=True)
 
@@ -43,13 +43,13 @@ def test_what_would_split_a_bin_is_refused(relation, value, nearest):
         f"age {relation} {value!r} would split a bin; write >= or < and the first whole number of a bin "
         f"(nearest: {nearest})"
     )
-    with pytest.raises(QueryError, match=re.escape(text)):
+    with pytest.raises(DomainError, match=re.escape(text)):
         AGE.compare(relation, value)
 
 
 def test_a_number_alone_names_no_bin():
     text = "no value 30 of attribute 'age'; name a bin in quotes, or a range by >= or < and the first number of a bin"
-    with pytest.raises(QueryError, match=re.escape(text)):
+    with pytest.raises(DomainError, match=re.escape(text)):
         AGE.among([30])
 
 

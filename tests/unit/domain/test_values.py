@@ -21,7 +21,7 @@ from margrave.data.source import Data, open_source
 from margrave.domain import Attribute, Domain, kinds
 from margrave.domain.kinds import Bins, Codes, Groups, Labels
 from margrave.domain.values import Intervals, ListedNumbers, Range, Values, checked_list, checked_text
-from margrave.errors import DataError, DomainError, QueryError
+from margrave.errors import DataError, DomainError
 from margrave.release.export.sdmx import write_sdmx
 from margrave.release.report import report
 
@@ -295,11 +295,11 @@ def test_a_new_kind_is_released_asked_and_reported(new_kinds, tmp_path):
     assert "A–F" in (tmp_path / "folder" / "tables" / "surname.day.csv").read_text(encoding="utf-8")
     write_sdmx(release, tmp_path / "sdmx.csv", agency="A", dataflow="D", labels="both")
     assert "A–F" in (tmp_path / "sdmx.csv").read_text(encoding="utf-8")
-    with refused("surname > 3 is not clear: category 'elsewhere' counts values outside", QueryError):
+    with refused("surname > 3 is not clear: category 'elsewhere' counts values outside", DomainError):
         release.query("surname > 3")
-    with refused("day > 3 has no meaning: its categories are not all numbers; list the categories", QueryError):
+    with refused("day > 3 has no meaning: its categories are not all numbers; list the categories", DomainError):
         release.query("day > 3")
-    with refused("no value 6 of attribute 'day'; name a group in quotes (it has 'week', 'weekend')", QueryError):
+    with refused("no value 6 of attribute 'day'; name a group in quotes (it has 'week', 'weekend')", DomainError):
         release.query("day = 6")
 
 

@@ -256,7 +256,8 @@ def test_no_record_makes_measurements_private_that_are_recorded_as_not_private()
 @pytest.mark.parametrize("record", [None, "private", RECORD.to_dict()])
 def test_only_a_whole_record_is_taken(record):
     noisy = Measurements.from_marginals(Domain.fromdict({"age": 2}), [(("age",), [1.0, 2.0], 4.0)])
-    with pytest.raises(MeasurementError, match=f"expected a Provenance, got a {type(record).__name__}"):
+    shown = "None" if record is None else f"a {type(record).__name__}"
+    with pytest.raises(MeasurementError, match=f"expected a Provenance, got {shown}"):
         noisy.with_provenance(record)
 
 

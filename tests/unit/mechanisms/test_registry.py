@@ -13,7 +13,7 @@ from margrave.algebra.layout import Layout
 from margrave.errors import MeasurementError, PlanError
 from margrave.mechanisms import DEFAULT, MECHANISMS, Mechanism, Run, mechanism_class
 from margrave.mechanisms.gaussian_marginals import _rounded_up
-from margrave.options import Kind, options_of
+from margrave.options import OptionKind, options_of
 
 DOMAIN = mg.Domain.fromdict({"age": 3, "sex": 2, "region": 4})
 WORKLOAD = mg.Workload.all_kway(DOMAIN, 2)
@@ -111,12 +111,12 @@ def test_options_of_one_name_are_of_one_kind():
             assert seen.setdefault(one.name, one.kind) == one.kind
             assert one.meaning.endswith(".")
     assert seen == {
-        "objective": Kind.TEXT,
-        "total_share": Kind.EXACT,
-        "rounds": Kind.WHOLE,
-        "initial_share": Kind.EXACT,
-        "one_way_share": Kind.EXACT,
-        "repeat": Kind.FLAG,
+        "objective": OptionKind.TEXT,
+        "total_share": OptionKind.EXACT,
+        "rounds": OptionKind.WHOLE,
+        "initial_share": OptionKind.EXACT,
+        "one_way_share": OptionKind.EXACT,
+        "repeat": OptionKind.FLAG,
     }
 
 
@@ -189,3 +189,16 @@ def test_the_adaptive_planner_predicts_the_errors_of_its_first_measurement():
     first = noisy.precisions if noisy.first is None else noisy.first.precisions
     np.testing.assert_allclose(first, expected.precisions, rtol=0.01)
     assert mechanism_class("adaptive")().predict(WORKLOAD, budget, contributions=1) is None
+
+
+@pytest.mark.parametrize("name", [name for name in MECHANISMS if name != "marginals"])
+def test_a_private_table_in_the_place_of_another_argument_is_not_shown(name):
+    """Arguments in the wrong order: the message must not hold what the table holds."""
+    table = [("Ann Smith", 4711)]
+    for workload, budget in ((table, BUDGET), (WORKLOAD, table)):
+        with pytest.raises(PlanError, match=r"expected a (Workload|Budget), got a list") as caught:
+            mechanism_class(name)().measure("people.csv", workload, budget, contributions=1)
+        assert "Smith" not in str(caught.value)
+    with pytest.raises(PlanError) as caught:
+        mg.plan(table, BUDGET, contributions=1)
+    assert "Smith" not in str(caught.value)

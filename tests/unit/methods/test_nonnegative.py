@@ -15,7 +15,7 @@ from margrave.domain import Domain
 from margrave.errors import ConvergenceError, DomainError, ReleaseError
 from margrave.measurements import Measurements
 from margrave.methods import NonNegative
-from margrave.options import Kind, options_of
+from margrave.options import OptionKind, options_of
 from margrave.reconstruction import nonnegative as solver_module
 from margrave.reconstruction.estimates import estimate_residuals, maximum_likelihood
 from margrave.reconstruction.nonnegative import State, Status
@@ -345,12 +345,12 @@ def test_an_option_that_a_record_does_not_have_is_the_default():
 def test_options_of_the_command_line_are_declared_and_texts_of_numbers_are_numbers():
     declared = {one.name: one.kind for one in options_of(NonNegative)}
     assert declared == {
-        "weights": Kind.TEXT,
-        "hold": Kind.TABLES,
-        "eta": Kind.NUMBER,
-        "tolerance": Kind.NUMBER,
-        "max_steps": Kind.WHOLE,
-        "whole_numbers": Kind.FLAG,
+        "weights": OptionKind.TEXT,
+        "hold": OptionKind.TABLES,
+        "eta": OptionKind.NUMBER,
+        "tolerance": OptionKind.NUMBER,
+        "max_steps": OptionKind.WHOLE,
+        "whole_numbers": OptionKind.FLAG,
     }
     assert NonNegative(weights="8") == NonNegative(weights=8)
     with refused("weights is '-8'; give 'auto', 'paper', 'noise', a positive number"):

@@ -130,8 +130,8 @@ def test_contributions_are_a_whole_number_of_rows(contributions):
 
 
 def test_requests_that_mean_nothing_are_refused():
-    refused("expected a Workload, got [('age',)]; make one, as in Workload.all_kway(domain, 3)", workload=[("age",)])
-    refused("expected a Budget, got 0.1; make one, as in Budget.zcdp(rho=0.1)", budget=0.1)
+    refused("expected a Workload, got a list; make one, as in Workload.all_kway(domain, 3)", workload=[("age",)])
+    refused("expected a Budget, got a float; make one, as in Budget.zcdp(rho=0.1)", budget=0.1)
     refused("no objective 'max_varience'; did you mean 'max_variance'? (there are total", objective="max_varience")
     refused(
         "no objective None (there are total_variance, table_variance, max_variance, nonnegative, counts)",

@@ -89,9 +89,27 @@ def test_zero_is_never_certain():
 
 def test_intervals_are_whole_contain_the_count_and_reach_the_estimate():
     low, high = count_interval(np.array([10.4]), np.array([1.0]), np.array([20.0]), 4.0, 0.95)
-    assert (low, high) == (9, 22)
+    # 1.96 × 1.2 below the count, and towards the estimate as far as the width of its own interval allows.
+    assert (low, high) == (9, 24)
     low, high = count_interval(np.array([10.4]), np.array([0.1]), None, None, 0.95)
     assert (low, high) == (10, 11)
+
+
+def test_intervals_reach_towards_the_estimate_but_not_beyond_what_contains_the_count():
+    counts, errors, estimate = np.array([10.4, 10.4, 10.4]), np.array([1.0, 1.0, 1.0]), np.array([20.0, 20.0, -9.0])
+    low, high = count_interval(counts, errors, estimate, 4.0, 0.95, largest=np.array([18.0, 11.0, 11.0]))
+    # The count's own reach, to 12, stays even where what contains it ends before.
+    assert high.tolist() == [18, 12, 12]
+    assert low.tolist() == [9, 9, 0]
+
+
+def test_an_estimate_of_a_first_measurement_counts_by_its_own_error_and_the_count_by_all_noise():
+    counts, errors, estimate = np.array([100.0]), np.array([7.0]), np.array([104.0])
+    low, high = count_interval(counts, errors, estimate, 20.0, 0.95, noise=5.0)
+    # 0.65 × 1.96 × 20 around the estimate; by itself the count reaches 0.98 × 1.96 × 5.
+    assert (low, high) == (79, 129)
+    low, high = count_interval(counts, errors, None, None, 0.95, noise=5.0)
+    assert (low, high) == (91, 109)
 
 
 def test_intervals_are_not_wider_than_those_of_the_estimate():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from margrave.domain import Attribute, Domain
-from margrave.errors import DomainError, QueryError, ReleaseError
+from margrave.errors import DomainError, ReleaseError
 from margrave.measurements import Laplace, Measurements
 from margrave.release.publication import reconstruct
 from margrave.workload import Workload
@@ -26,7 +26,7 @@ NOISY = Measurements.from_marginals(
 )
 
 
-def refused(text, kind=QueryError):
+def refused(text, kind=ReleaseError):
     return pytest.raises(kind, match=re.escape(text))
 
 
@@ -114,9 +114,9 @@ def test_what_is_no_query_is_refused(release):
         release.query(by=[["sex"]])
     with refused("no attribute 'sexx' in the domain; did you mean 'sex'?", DomainError):
         release.query({"sexx": "F"})
-    with refused("no value None of attribute 'sex' (it has 'F', 'M')"):
+    with refused("no value None of attribute 'sex' (it has 'F', 'M')", DomainError):
         release.query({"sex": None})
-    with refused("no value ['F'] of attribute 'sex' (it has 'F', 'M')"):
+    with refused("no value ['F'] of attribute 'sex' (it has 'F', 'M')", DomainError):
         release.query({"sex": [["F"]]})
     with refused(
         "a condition cannot be 3; write it as a text, as in \"sex = 'F'\", or as labels by attribute, as in "

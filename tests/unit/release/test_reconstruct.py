@@ -8,7 +8,7 @@ import pytest
 import margrave
 from margrave import methods
 from margrave.domain import Domain
-from margrave.errors import MemoryLimitError, PlanError, ReleaseError
+from margrave.errors import MeasurementError, MemoryLimitError, PlanError, ReleaseError
 from margrave.measurements import Measurements
 from margrave.methods import MaximumLikelihood, NonNegative, Truncated
 from margrave.release.publication import reconstruct
@@ -19,8 +19,8 @@ WORKLOAD = Workload(DOMAIN, [("age", "sex"), ("sex", "region")])
 NOISY = Measurements.from_marginals(DOMAIN, [(("age", "sex"), np.random.default_rng(1).normal(2, 2, (4, 2)), 1.0)])
 
 
-def refused(text):
-    return pytest.raises(ReleaseError, match=re.escape(text))
+def refused(text, error=ReleaseError):
+    return pytest.raises(error, match=re.escape(text))
 
 
 def test_a_start_must_be_a_solution_of_the_same_workload():
@@ -95,9 +95,9 @@ def test_the_public_names_are_there():
 
 
 def test_arguments_of_the_wrong_kind_are_named():
-    with refused("expected Measurements, got a str; give Measurements, then the Workload"):
+    with refused("expected Measurements, got a str; give Measurements, then the Workload", MeasurementError):
         reconstruct("noisy.npz", WORKLOAD)
-    with refused("expected a Workload, got a list; give one, as in Workload.all_kway(domain, 3)"):
+    with refused("expected a Workload, got a list; make one, as in Workload.all_kway(domain, 3)", PlanError):
         reconstruct(NOISY, [("age", "sex")])
     with refused("expected a Release to start from, got a str"):
         reconstruct(NOISY, WORKLOAD, start="release")

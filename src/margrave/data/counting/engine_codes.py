@@ -23,7 +23,7 @@ from margrave.errors import DataError
 if TYPE_CHECKING:
     from margrave.domain.attribute import Attribute
 
-Kind = nw.dtypes.DType | type[nw.dtypes.DType]
+ColumnType = nw.dtypes.DType | type[nw.dtypes.DType]
 
 # The mark of a value of another kind than the attribute declares.
 WRONG = -4
@@ -44,7 +44,7 @@ class Key:
     ----------
     attribute
         The declared attribute.
-    kind
+    dtype
         The type of the column.
     column
         The name of the column in the engine.
@@ -52,10 +52,10 @@ class Key:
         Whether the engine can join a table of labels.
     """
 
-    def __init__(self, attribute: Attribute, kind: Kind, column: str, *, joins: bool = False) -> None:
-        self._attribute, self._kind, self._named, self._joins = attribute, kind, column, joins
+    def __init__(self, attribute: Attribute, dtype: ColumnType, column: str, *, joins: bool = False) -> None:
+        self._attribute, self._dtype, self._named, self._joins = attribute, dtype, column, joins
         self._encoder = Encoder(attribute)
-        self._wrong = _wrong_kind(self._encoder, kind)
+        self._wrong = _wrong_type(self._encoder, dtype)
 
     @property
     def name(self) -> str:
@@ -66,7 +66,7 @@ class Key:
     def refusal(self) -> str:
         """Why the engine must not compute the codes; empty if it may."""
         name = self._attribute.name
-        if not is_comparable(self._kind):
+        if not is_comparable(self._dtype):
             return f"column {name!r} is of a type that engines do not compare as margrave does; {FETCH}, or convert it"
         if self.compares_texts and self._attribute.values.text_rule is not None:
             return f"attribute {name!r} declares texts by a rule that engines do not know; {FETCH}"
@@ -78,7 +78,7 @@ class Key:
     @property
     def compares_texts(self) -> bool:
         """Whether texts are compared, which not every engine does byte for byte."""
-        return self._wrong is None and is_text(self._kind)
+        return self._wrong is None and is_text(self._dtype)
 
     @property
     def errors(self) -> tuple[int, ...]:
@@ -88,7 +88,7 @@ class Key:
     @property
     def compared(self) -> int:
         """How many declared values each row is compared with."""
-        return len(self._comparisons().ordered) if self._kind.is_numeric() else len(self._values())
+        return len(self._comparisons().ordered) if self._dtype.is_numeric() else len(self._values())
 
     @property
     def joined(self) -> bool:
@@ -159,19 +159,19 @@ class Key:
     def _column(self) -> nw.Expr:
         """Return the column, in a type whose values compare as the encoder does."""
         column = nw.col(self._named)
-        if is_text(self._kind):
-            return column if self._kind == nw.String else column.cast(nw.String)
+        if is_text(self._dtype):
+            return column if self._dtype == nw.String else column.cast(nw.String)
         # Adding 0.0 turns −0.0 into 0.0: not every engine treats the two as equal.
-        return column.cast(nw.Float64) + 0.0 if self._kind.is_float() else column
+        return column.cast(nw.Float64) + 0.0 if self._dtype.is_float() else column
 
     def _missing(self) -> nw.Expr:
         """Whether a value is missing."""
         column = nw.col(self._named)
-        return column.is_null() | column.is_nan() if self._kind.is_float() else column.is_null()
+        return column.is_null() | column.is_nan() if self._dtype.is_float() else column.is_null()
 
     def _arms(self) -> list[nw.Expr]:
         """Return a column for each declared value: its code, null in rows with other values; the last is never null."""
-        if self._kind.is_numeric():
+        if self._dtype.is_numeric():
             return self._number_arms()
         column = self._column()
         return [*(_when(column, value, code) for value, code in self._values()), _number(OUTSIDE)]
@@ -187,7 +187,7 @@ class Key:
         column = self._column()
         arms: list[nw.Expr] = []
         for comparison in comparisons:
-            condition = _condition(column, comparison, self._kind)
+            condition = _condition(column, comparison, self._dtype)
             if condition is False:
                 continue
             code = column if comparison.code is None else _number(comparison.code)
@@ -199,26 +199,26 @@ class Key:
     def _values(self) -> list[tuple[Any, int]]:
         """Return the declared texts, dates or booleans that a column of this type can hold, with their codes."""
         values = self._attribute.values
-        if self._kind == nw.Boolean:
+        if self._dtype == nw.Boolean:
             return list(values.truths.items())
-        if self._kind == nw.Date:
+        if self._dtype == nw.Date:
             return [(day, code) for day, code in ((_day(text), code) for text, code in values.texts.items()) if day]
         return list(values.texts.items())
 
 
-def is_text(kind: Kind) -> bool:
+def is_text(dtype: ColumnType) -> bool:
     """Return whether a column of this type holds texts, or categories that have names."""
-    return isinstance(kind, nw.Categorical | nw.Enum) or kind in (nw.String, nw.Categorical, nw.Enum)
+    return isinstance(dtype, nw.Categorical | nw.Enum) or dtype in (nw.String, nw.Categorical, nw.Enum)
 
 
-def is_comparable(kind: Kind) -> bool:
+def is_comparable(dtype: ColumnType) -> bool:
     """Return whether engines compare values of this type as margrave does; for texts see `Engine.bytewise`."""
-    return _probe(kind) is not None
+    return _probe(dtype) is not None
 
 
-def _wrong_kind(encoder: Encoder, kind: Kind) -> str | None:
+def _wrong_type(encoder: Encoder, dtype: ColumnType) -> str | None:
     """Return the encoder's error for a column of this type; None if the attribute declares such values."""
-    probe = _probe(kind)
+    probe = _probe(dtype)
     try:
         encoder.classify(pa.array([], pa.string()) if probe is None else probe)
     except DataError as error:
@@ -226,17 +226,17 @@ def _wrong_kind(encoder: Encoder, kind: Kind) -> str | None:
     return None
 
 
-def _probe(kind: Kind) -> pa.Array | None:
+def _probe(dtype: ColumnType) -> pa.Array | None:
     """Return a column of this type with one value; None for types that engines do not compare as margrave does."""
-    if is_text(kind):
+    if is_text(dtype):
         return pa.array([""])
-    if kind == nw.Boolean:
+    if dtype == nw.Boolean:
         return pa.array([False])
-    if kind == nw.Date:
+    if dtype == nw.Date:
         return pa.array([date(1970, 1, 1)])
-    if kind.is_float():
+    if dtype.is_float():
         return pa.array([0.0])
-    return pa.array([0]) if kind.is_integer() and _limits(kind)[1] <= _LARGEST_NUMBER else None
+    return pa.array([0]) if dtype.is_integer() and _limits(dtype)[1] <= _LARGEST_NUMBER else None
 
 
 def _number(code: int) -> nw.Expr:
@@ -249,44 +249,44 @@ def _when(column: nw.Expr, value: Any, code: int) -> nw.Expr:  # noqa: ANN401 - 
     return nw.when(equal).then(_number(code))
 
 
-def _condition(column: nw.Expr, comparison: Comparison, kind: Kind) -> nw.Expr | bool:
+def _condition(column: nw.Expr, comparison: Comparison, dtype: ColumnType) -> nw.Expr | bool:
     """Return the condition for a comparison to hold, on a column of numbers of this type.
 
     True if it holds for every number of the type, False if it holds for none.
     """
     if comparison.relation == "=":
-        return _equal(column, comparison.number, kind)
+        return _equal(column, comparison.number, dtype)
     if comparison.relation == "<=":
-        return _at_most(column, comparison.number, kind)
-    inside = (column >= 0) & (column <= min(comparison.number - 1, _limits(kind)[1]))
-    return inside & (column == column.floor()) if kind.is_float() else inside
+        return _at_most(column, comparison.number, dtype)
+    inside = (column >= 0) & (column <= min(comparison.number - 1, _limits(dtype)[1]))
+    return inside & (column == column.floor()) if dtype.is_float() else inside
 
 
-def _equal(column: nw.Expr, number: float, kind: Kind) -> nw.Expr | bool:
+def _equal(column: nw.Expr, number: float, dtype: ColumnType) -> nw.Expr | bool:
     """Return the condition that a column equals this number; False if its type cannot hold the number."""
-    if kind.is_float():
+    if dtype.is_float():
         return column == float(number) if is_double(number) else False
-    low, high = _limits(kind)
+    low, high = _limits(dtype)
     written = as_written(number)
     return column == int(written) if written.denominator == 1 and low <= written <= high else False
 
 
-def _at_most(column: nw.Expr, number: float, kind: Kind) -> nw.Expr | bool:
+def _at_most(column: nw.Expr, number: float, dtype: ColumnType) -> nw.Expr | bool:
     """Return the condition that a column is at most this number; True or False as in `_condition`."""
     # Integers are compared with the integer below the edge, so that the engine rounds nothing.
-    edge = math.floor(as_written(number)) if kind.is_integer() else float(number)
-    low, high = _limits(kind)
+    edge = math.floor(as_written(number)) if dtype.is_integer() else float(number)
+    low, high = _limits(dtype)
     if edge >= high:
         return True
     return column <= edge if edge >= low else False
 
 
-def _limits(kind: Kind) -> tuple[float, float]:
+def _limits(dtype: ColumnType) -> tuple[float, float]:
     """Return the smallest and the largest number of a type."""
-    if kind.is_float():
+    if dtype.is_float():
         return -math.inf, math.inf
-    bits = int("".join(character for character in str(kind) if character.isdigit()) or 64)
-    return (0, 2**bits - 1) if str(kind).startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    bits = int("".join(character for character in str(dtype) if character.isdigit()) or 64)
+    return (0, 2**bits - 1) if str(dtype).startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
 def _day(label: str) -> date | None:

@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 from margrave.algebra.kernels import Integers, compiled
 from margrave.algebra.layout import Layout
 from margrave.data.counting.engine_codes import Key
-from margrave.data.counting.fetch import RowCoder, Rows, read, together
+from margrave.data.counting.fetch import RowCoder, Rows, join_rows, read_attributes
 from margrave.data.counting.tally import Codes, Tally, chunk_rows, code_type, sum_inner
 from margrave.data.encoding import DROPPED
 from margrave.data.engines.engine import Engine, require_columns, require_ids
@@ -60,7 +60,7 @@ CELL, COUNT, PROBLEM = "margrave_cell", "margrave_count", "margrave_problem"
 _COUNTED = pa.schema([(CELL, pa.int64()), (COUNT, pa.int64()), (PROBLEM, pa.string())])
 _SPARK_TYPES = {pa.int64(): "bigint", pa.string(): "string"}
 # What a worker that cannot count returns as its problem.
-LACKING = "margrave is missing"
+NOT_INSTALLED = "margrave is missing"
 _EMITTED_ROWS = 2**17
 # How many cells one task of the engine adds up.
 _CELLS_A_PART = 2**17
@@ -215,10 +215,10 @@ class Count:
         for batch in batches:
             waiting.append(code(batch))
             if sum(rows.codes.shape[1] for rows in waiting) >= enough:
-                tally.add(together(waiting).codes)
+                tally.add(join_rows(waiting).codes)
                 waiting = []
         if waiting:
-            tally.add(together(waiting).codes)
+            tally.add(join_rows(waiting).codes)
         counts = tally.counts()
         cells = np.flatnonzero(counts[layout.inner_cells :]) + layout.inner_cells
         for begin in range(0, cells.size, _EMITTED_ROWS):
@@ -323,7 +323,7 @@ def run(function: Count | Encode, batches: Iterator[pa.RecordBatch]) -> Iterator
 
 
 def shipped(function: Count | Encode, version: str) -> Function:
-    """Return a function for the workers; without margrave of this version there, it returns the problem ``LACKING``.
+    """Return a function for the workers; the problem ``NOT_INSTALLED`` if they lack this version of margrave.
 
     It is sent by value, so it imports what it needs of margrave on the worker.
 
@@ -334,7 +334,7 @@ def shipped(function: Count | Encode, version: str) -> Function:
     version
         The version of margrave that it needs.
     """
-    payload, lacking = pickle.dumps(function), function.trouble(LACKING)
+    payload, not_installed = pickle.dumps(function), function.trouble(NOT_INSTALLED)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # The function is sent without the names of this module.
@@ -352,7 +352,7 @@ def shipped(function: Count | Encode, version: str) -> Function:
         if loaded is not None:
             yield from run(loaded, batches)
         else:
-            yield lacking
+            yield not_installed
 
     return work
 
@@ -373,7 +373,7 @@ class OnePass:
     def __init__(self, engine: Engine, domain: Domain, layout: Layout, choice: Choice | None = None) -> None:
         self._engine, self._domain, self._layout, self._choice = engine, domain, layout, choice
         self._needed = list(layout.attributes)
-        self._read = read(domain, self._needed)
+        self._read = read_attributes(domain, self._needed)
         privacy_id = None if choice is None else choice.privacy_id
         require_columns(engine, tuple(domain.attributes[k] for k in self._read), privacy_id=privacy_id)
         if privacy_id is not None:
@@ -395,7 +395,7 @@ class OnePass:
                 return None
             raise
         problems = summed.column(PROBLEM).drop_null().to_pylist()
-        if LACKING in problems:
+        if NOT_INSTALLED in problems:
             return None
         if problems:
             raise DataError(min(problems))

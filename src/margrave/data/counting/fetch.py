@@ -38,7 +38,7 @@ T = TypeVar("T")
 # How many batches are read ahead, and the seconds after which a waiting thread looks whether it must stop.
 _AHEAD = 2
 _SECONDS = 0.1
-# Larger than the number of rows of any table, and small enough that sums of counts fit in 64 bits.
+# Larger than the number of rows of any table; sums of such counts are cut off before they leave 64 bits (``tally``).
 _LARGEST_COUNT = 2**36
 
 
@@ -67,7 +67,7 @@ def fetch_counts(
     needed = set(layout.attributes)
     coder = RowCoder(
         domain,
-        read(domain, needed),
+        read_attributes(domain, needed),
         untyped=engine.untyped,
         decimal=engine.decimal,
         counts=counts,
@@ -117,10 +117,10 @@ def _as_batch(rows: Rows, names: Mapping[int, str]) -> pa.RecordBatch:
 def _coded(engine: Engine, coder: RowCoder, attributes: int) -> Iterator[Rows]:
     """Yield the rows of a table as codes, read ahead where the engine lets another thread read."""
     # Some column has to be read even where only the number of rows is counted.
-    read = engine.batches(coder.columns or engine.names[:1])
+    batches = engine.batches(coder.columns or engine.names[:1])
     largest = chunk_rows(attributes, 1)
     with ThreadPoolExecutor(thread_count()) as threads:
-        for batch in read_ahead(read) if engine.threaded else read:
+        for batch in read_ahead(batches) if engine.threaded else batches:
             for begin in range(0, batch.num_rows, largest):
                 rows, dropped = coder.coded(batch.slice(begin, largest), threads.map)
                 yield rows.without(dropped)
@@ -133,13 +133,13 @@ def _chunks(rows: Iterator[Rows], attributes: int) -> Iterator[Rows]:
         waiting.append(part)
         enough = chunk_rows(attributes, part.codes.itemsize)
         if sum(piece.codes.shape[1] for piece in waiting) >= enough // 2:
-            yield together(waiting)
+            yield join_rows(waiting)
             waiting = []
     if waiting:
-        yield together(waiting)
+        yield join_rows(waiting)
 
 
-def together(parts: Sequence[Rows]) -> Rows:
+def join_rows(parts: Sequence[Rows]) -> Rows:
     """Return several pieces as one."""
     if len(parts) == 1:
         return parts[0]
@@ -232,7 +232,7 @@ class RowCoder:
     domain
         The declared domain.
     attributes
-        Which of its attributes to encode, as returned by `read`.
+        Which of its attributes to encode, as returned by `read_attributes`.
     untyped
         Whether all values are texts.
     decimal
@@ -315,7 +315,7 @@ class RowCoder:
             )
 
 
-def read(domain: Domain, needed: Collection[int]) -> list[int]:
+def read_attributes(domain: Domain, needed: Collection[int]) -> list[int]:
     """Return the attributes to read: those in a table to count, and those that may drop a row from every table."""
     return [k for k, attribute in enumerate(domain) if k in needed or attribute.outside == "drop"]
 

@@ -22,8 +22,8 @@ import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
-from margrave.data.counting.engine_codes import FETCH, Key, Kind, is_comparable, is_text
-from margrave.data.counting.fetch import read
+from margrave.data.counting.engine_codes import FETCH, ColumnType, Key, is_comparable, is_text
+from margrave.data.counting.fetch import read_attributes
 from margrave.data.counting.tally import Wide, cover, sum_wide
 from margrave.data.engines.engine import COUNT, Engine, require_columns, require_ids
 from margrave.data.persons import PERSON, ROW, Choice, missing_id
@@ -145,7 +145,7 @@ class PushDown:
         self._engine, self._layout, self._choice, self._privacy_id = engine, layout, choice, privacy_id
         self._tables = tables
         needed = set(layout.attributes)
-        names = {k: domain.attributes[k] for k in read(domain, needed)}
+        names = {k: domain.attributes[k] for k in read_attributes(domain, needed)}
         require_columns(engine, tuple(names.values()), privacy_id=privacy_id)
         if privacy_id is not None:
             require_ids(engine, privacy_id)
@@ -167,7 +167,7 @@ class PushDown:
             k: Key(domain[name], self._schema[engine.column(name)], engine.column(name), joins=engine.joins)
             for k, name in names.items()
         }
-        self._id_kind = None if privacy_id is None else self._schema[engine.column(privacy_id)]
+        self._id_dtype = None if privacy_id is None else self._schema[engine.column(privacy_id)]
         self._drops = [k for k, name in names.items() if domain[name].outside == "drop"]
         refusals = [key.refusal for key in self._keys.values()] + [self._unknown_id()]
         self.refusal = next((refusal for refusal in refusals if refusal), "") or self._folded()
@@ -216,21 +216,21 @@ class PushDown:
 
     def _unknown_id(self) -> str:
         """Return why the engine cannot choose the rows of persons by these ids; empty if it can."""
-        if self._id_kind is None:
+        if self._id_dtype is None:
             return ""
         if not self._engine.chooses:
             return f"the engine cannot choose which rows of a person are kept, by privacy_id; {FETCH}"
-        kind = self._id_kind
+        dtype = self._id_dtype
         # Engines that choose elsewhere hash the text of an id, and they differ in how they write fractions, dates and
         # the like.
-        if is_comparable(kind) and (self._engine.chooses_here or kind.is_integer() or is_text(kind)):
+        if is_comparable(dtype) and (self._engine.chooses_here or dtype.is_integer() or is_text(dtype)):
             return ""
         return f"column {self._privacy_id!r} has ids of a type that not every engine compares alike; {FETCH}"
 
     def _folded(self) -> str:
         """Return which texts the engine may treat as equal although they differ; empty if there are none."""
         texts = [key.name for key in self._keys.values() if key.compares_texts]
-        if self._privacy_id is not None and self._id_kind is not None and is_text(self._id_kind):
+        if self._privacy_id is not None and self._id_dtype is not None and is_text(self._id_dtype):
             texts.append(self._privacy_id)
         known = self._engine.bytewise(texts) if texts else frozenset()
         folded = next((name for name in texts if name not in known), None)
@@ -269,8 +269,8 @@ class PushDown:
         """Refuse a table with a row without an id, or with a value that its attribute does not allow."""
         marks = [(k, mark) for k, key in self._keys.items() for mark in key.errors]
         asked = [nw.col(_CODE.format(k)) == mark for k, mark in marks]
-        if self._id_kind is not None:
-            asked.append(_without_id(self._id_kind))
+        if self._id_dtype is not None:
+            asked.append(_without_id(self._id_dtype))
         found = self._any(rows, asked)
         if self._privacy_id is not None and found[-1]:
             raise missing_id(self._privacy_id)
@@ -301,7 +301,7 @@ class PushDown:
         np.add.at(table, tuple(found[kept] for found in codes), counts[kept])
 
 
-def _without_id(kind: Kind) -> nw.Expr:
+def _without_id(dtype: ColumnType) -> nw.Expr:
     """Return the condition that a row has no id, given the type of ids."""
     person = nw.col(PERSON)
-    return person.is_null() | person.is_nan() if kind.is_float() else person.is_null()
+    return person.is_null() | person.is_nan() if dtype.is_float() else person.is_null()

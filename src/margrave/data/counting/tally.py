@@ -1,7 +1,11 @@
 """Exact counts of all tables of a closure from encoded rows: compiled loops over rows, threads over tables.
 
 Rows come in chunks, so that memory does not grow with the table. Only the outer tables of a closure are counted; every
-inner table is a sum of a table that contains it. Counts are 64-bit integers.
+inner table is a sum of a table that contains it.
+
+Counts are 64-bit integers, and none wraps around: a cell holds min(count, 2^62), wherever a column says how often each
+row counts. No number of rows comes near; the cut keeps what one person changes from ever being more than their rows,
+for |min(a, m) − min(b, m)| ≤ |a − b|.
 
 Outer tables are counted several at once, as sums of one *wide* table. Counting costs one step a row and table; summing
 costs one step a cell, however many rows there are. Ten columns of ten values have 120 tables of three, and 37 tables of
@@ -41,6 +45,9 @@ MOST_CELLS = 2**16
 _MOST_INCIDENCES = 2**18
 # The most cells of all wide tables together, 128 MB; more if that is at most twice the cells of the tables they hold.
 _ROOM = 2**24
+# Where counts are cut off, and half of its bits.
+MOST_COUNT = 2**62
+_HALF = 31
 # The most values of an attribute of a table in memory.
 _LARGEST_SIZE = 2**16
 
@@ -99,13 +106,13 @@ def add_rows(
     weights: Integers,
     counts: Integers,
 ) -> None:
-    """Add up the weights of the rows in each cell of one table."""
+    """Add up the weights of the rows, each at most 2^62 − 1, in each cell of one table, up to `MOST_COUNT`."""
     for begin in range(0, columns.shape[1], _BLOCK):
         cells = scratch[: min(_BLOCK, columns.shape[1] - begin)]
         number_cells(order, axes, attributes, columns, begin, cells)
         block = weights[begin : begin + cells.size]
         for i in range(cells.size):
-            counts[cells[i]] += block[i]
+            counts[cells[i]] = min(counts[cells[i]] + block[i], MOST_COUNT)
 
 
 class Tally:
@@ -195,7 +202,7 @@ def sum_wide(layout: Layout, tables: Sequence[Wide], counts: Iterable[Integers])
         for held in table.holds:
             place = layout.outer + held
             others = tuple(axis for axis, k in enumerate(table.members) if k not in layout.sets[place])
-            found[layout.index.offset[place] : layout.index.offset[place + 1]] = whole.sum(axis=others).ravel()
+            found[layout.index.offset[place] : layout.index.offset[place + 1]] = capped_sum(whole, others).ravel()
     sum_inner(layout, found)
     return found
 
@@ -213,7 +220,25 @@ def sum_inner(layout: Layout, counts: Integers) -> None:
     for table in range(layout.outer - 1, -1, -1):
         start, end = index.offset[parent[table]], index.offset[parent[table] + 1]
         whole = counts[start:end].reshape(layout.shape(int(parent[table])))
-        counts[index.offset[table] : index.offset[table + 1]] = whole.sum(axis=axis[table]).ravel()
+        counts[index.offset[table] : index.offset[table + 1]] = capped_sum(whole, (int(axis[table]),)).ravel()
+
+
+def capped_sum(counts: Integers, axes: tuple[int, ...]) -> Integers:
+    """Return min(Σ, `MOST_COUNT`) of counts, none of them above `MOST_COUNT`, along some axes.
+
+    Of counts that were cut off the sum is cut off as well, so that the sum of min(count, m) is min(Σ count, m).
+    """
+    if not axes:
+        return counts
+    added = prod(counts.shape[axis] for axis in axes)
+    if int(counts.max(initial=0)) <= MOST_COUNT // max(added, 1):
+        exact: Integers = counts.sum(axis=axes)
+        return exact
+    # Digits of 31 bits: sums of up to 2^31 of them stay in 64 bits.
+    high, low = (counts >> _HALF).sum(axis=axes), (counts & (2**_HALF - 1)).sum(axis=axes)
+    high += low >> _HALF
+    whole: Integers = np.where(high >> _HALF, MOST_COUNT, (high << _HALF) + (low & (2**_HALF - 1)))
+    return whole
 
 
 @dataclass(frozen=True)

@@ -96,9 +96,22 @@ def chosen_on_spark(rows: Any, columns: Sequence[str], choice: Choice) -> Any:  
     """
     session = rows.sparkSession
     # As a frame, so that it is in no query and in no plan, which Spark shows and may store.
-    salt = session.createDataFrame([(choice.salt.hex(),)], "margrave_salt string")
+    salt = session.createDataFrame(_salt_rows(choice.salt), "margrave_salt string")
     source = "(SELECT * FROM {rows} CROSS JOIN {salt}) AS margrave_rows"
     return session.sql(chosen_sql(source, columns, [ROW], choice.most, "margrave_salt", _SPARK), rows=rows, salt=salt)
+
+
+def _salt_rows(salt: bytes) -> pa.Table | list[tuple[str]]:
+    """Return the salt as rows that a Spark session takes.
+
+    From Arrow, the rows are read by Spark itself. From a list, they go through a Python process on a worker, which may
+    not be there, or may not start in time on a busy machine; PySpark 3 takes nothing else.
+    """
+    from pyspark import __version__
+
+    if __version__.startswith("3."):
+        return [(salt.hex(),)]
+    return pa.table({"margrave_salt": [salt.hex()]})
 
 
 @contextmanager

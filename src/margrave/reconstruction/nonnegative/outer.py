@@ -4,7 +4,7 @@ A `Part` holds some or all of the outer tables of a problem: their estimated res
 the rounds and one of a repair. Of arrays as long as its cells, only the result leaves a part. A pass takes the
 marginals of the *inner* tables, which are small, and returns what the inner tables need: the facets of its outer
 tables, each added to the inner table of the same attributes, and a few sums. The results of all parts are added up, so
-it does not matter where a part is. A `Crew` runs a pass on every part; `Alone` is one part in this process, and
+it does not matter where a part is. `Parts` run a pass on every part; `LocalParts` are one part in this process, and
 ``workers`` has parts in other processes.
 
 Passes that need working memory overwrite the facets of the repair; those of the rounds stay as they are.
@@ -108,7 +108,7 @@ class Bounded(NamedTuple):
     linear: float
 
 
-class Lacking(NamedTuple):
+class Violations(NamedTuple):
     """What is negative: its histogram (`BINS`), the largest −μ n_γ, and the largest sum in one table."""
 
     spread: Floats
@@ -313,7 +313,7 @@ class Part:
         free[: self.outer] = False
         return float(self.weights[free] @ distances[free])
 
-    def violations(self, place: int, total: float) -> Lacking:
+    def violations(self, place: int, total: float) -> Violations:
         """Return what is negative in the tables in the place of a state."""
         spread: list[Floats] = []
         worst, masses = np.zeros(self.tables), np.zeros(self.tables)
@@ -325,7 +325,7 @@ class Part:
 
         over_tables(task, self.outer, self.tables, self.index.offset)
         largest = float((worst * np.diff(self.index.offset))[self.outer :].max())
-        return Lacking(np.sum(spread, axis=0), largest, float(masses[self.outer :].max()))
+        return Violations(np.sum(spread, axis=0), largest, float(masses[self.outer :].max()))
 
     def deficits(self, place: int, floor: float) -> tuple[Floats, float]:
         """Return the facets of what cells lack beyond a floor, gathered, and the sum of what they lack."""
@@ -409,14 +409,28 @@ class Part:
 
 def _factors(weights: Floats, penalties: Floats, outer: int) -> Factors:
     """Return the factors of a round with these penalties, for outer tables; weights may be zero or infinite."""
+    inverse, target = np.zeros(len(weights)), np.ones(len(weights))
+    inverse[outer:], target[outer:] = solved_factors(weights[outer:], penalties[outer:])
+    return Factors(target, penalties * inverse, inverse, penalties)
+
+
+def solved_factors(weights: Floats, spectrum: Floats) -> tuple[Floats, Floats]:
+    """Return 1 / (w + h) and w / (w + h), which solve (2) of ``splitting``; zero and one where w is infinite.
+
+    Parameters
+    ----------
+    weights
+        Shape (tables,); w, zero or more.
+    spectrum
+        Shape (tables,); h, positive where w is zero. For an outer table it is its penalty.
+    """
     free = np.isfinite(weights)
-    free[:outer] = False
     finite = np.where(free, weights, 0.0)
-    inverse = np.divide(1.0, finite + penalties, out=np.zeros_like(finite), where=free)
-    return Factors(np.where(free, finite * inverse, 1.0), penalties * inverse, inverse, penalties)
+    inverse = np.divide(1.0, finite + spectrum, out=np.zeros_like(finite), where=free)
+    return inverse, np.where(free, finite * inverse, 1.0)
 
 
-class Crew(Protocol):
+class Parts(Protocol):
     """All parts of a problem, wherever they are."""
 
     def run(self, task: Task[Given, Found], *arguments: Given.args, **options: Given.kwargs) -> list[Found]:
@@ -442,8 +456,8 @@ class Crew(Protocol):
         ...
 
 
-class Alone:
-    """One part in this process.
+class LocalParts:
+    """All outer tables as one part, in this process.
 
     Parameters
     ----------

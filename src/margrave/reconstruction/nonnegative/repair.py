@@ -39,7 +39,7 @@ import numpy as np
 
 from margrave.algebra import transform
 from margrave.reconstruction.nonnegative.kernels import BINS
-from margrave.reconstruction.nonnegative.outer import REPAIR, Crew, Part
+from margrave.reconstruction.nonnegative.outer import REPAIR, Part, Parts
 from margrave.reconstruction.nonnegative.problem import ROUNDING, Problem
 from margrave.reconstruction.nonnegative.splitting import Splitting, added
 
@@ -56,7 +56,7 @@ _SAME_SHARE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Repair:
-    """Tables without negative cells, except for rounding; the outer ones are in the place of the crew's repair.
+    """Tables without negative cells, except for rounding; the outer ones are in the place of the repair.
 
     Attributes
     ----------
@@ -100,22 +100,22 @@ class Repairer:
 
     def repair(self, state: Splitting) -> Repair:
         """Return tables near those of a state that are not negative."""
-        crew, least = state.crew, state.write_tables(REPAIR)
+        parts, least = state.parts, state.write_tables(REPAIR)
         if least >= 0:
             return Repair(state.inner.copy(), 0.0, 0.0, 0)
-        inner, total, still, rounds = self._search(crew)
+        inner, total, still, rounds = self._search(parts)
         outer = len(self.problem.layout.sets) - self.problem.layout.outer
         moved = 0.5 * state.distance(REPAIR) / outer / total if total > 0 else 0.0
-        weight = self._lift(crew, inner, total) if still < 0 else 0.0
+        weight = self._lift(parts, inner, total) if still < 0 else 0.0
         return Repair(inner, -least, moved + weight, rounds)
 
-    def _search(self, crew: Crew) -> tuple[Floats, float, float, int]:
+    def _search(self, parts: Parts) -> tuple[Floats, float, float, int]:
         """Look for tables near by that are not negative; return inner tables, total, least cell, and rounds taken."""
         layout = self.problem.layout
         near_by, outer = feasibility(self.problem), transform.outer_weights(layout)
         rounds = 0
         for penalties, most in ((outer, FIRST_ROUNDS), (outer * np.diff(layout.index.offset), LAST_ROUNDS)):
-            search = Splitting(near_by, penalties=penalties, crew=crew, state=REPAIR, with_loss=False)
+            search = Splitting(near_by, penalties=penalties, parts=parts, state=REPAIR, with_loss=False)
             found = run_to_feasibility(search, most)
             rounds += search.steps
             total, least = search.total, search.write_tables(REPAIR)
@@ -123,18 +123,18 @@ class Repairer:
                 break
         return search.inner, total, least, rounds
 
-    def _lift(self, crew: Crew, inner: Floats, total: float) -> float:
+    def _lift(self, parts: Parts, inner: Floats, total: float) -> float:
         """Lift what is negative and return the weight of the lift, infinite if there is nothing to mix in."""
         if self.problem.holds_more:
             # Tables that the holds fix can have cells that are zero, and come out as −1e-17; nothing can change that.
             # The sum of a table counts, since cutting it off is what makes tables disagree.
-            lacking = max(one.mass for one in crew.run(Part.violations, REPAIR, total))
-            return 0.0 if lacking <= ROUNDING * total else mix(self.problem, crew, inner, self.interior)
+            lacking = max(one.mass for one in parts.run(Part.violations, REPAIR, total))
+            return 0.0 if lacking <= ROUNDING * total else mix(self.problem, parts, inner, self.interior)
         if total <= 0:
-            crew.run(Part.clear, REPAIR)
+            parts.run(Part.clear, REPAIR)
             inner[:] = 0.0
             return 1.0
-        return lift(self.problem, crew, inner, total)
+        return lift(self.problem, parts, inner, total)
 
 
 def feasibility(problem: Problem, z: Floats | None = None) -> Problem:
@@ -154,16 +154,16 @@ def run_to_feasibility(search: Splitting, most: int) -> bool:
     return False
 
 
-def lift(problem: Problem, crew: Crew, inner: Floats, total: float) -> float:
+def lift(problem: Problem, parts: Parts, inner: Floats, total: float) -> float:
     """Lift the tables in the place of the repair, and these inner ones, and return the weight of the lift."""
     layout, within = problem.layout, problem.layout.within
-    violations = crew.run(Part.violations, REPAIR, total)
+    violations = parts.run(Part.violations, REPAIR, total)
     from_above = np.cumsum(np.sum([one.spread for one in violations], axis=0)[::-1])
     # Bin b holds relative violations below 2^(b − BINS/2); the floor is the top of the first bin that need not be cut.
     uncut = int(np.searchsorted(from_above, 1.0 - _SAME_SHARE))
     floor = total * 2.0 ** (BINS // 2 - 1 - min(uncut, BINS - 1))
     floor = min(floor, max(one.largest for one in violations))
-    lacking = crew.run(Part.deficits, REPAIR, floor)
+    lacking = parts.run(Part.deficits, REPAIR, floor)
     mass = floor + sum(one for _, one in lacking)
     scale = total / (total + mass)
     lifted = added(gathered for gathered, _ in lacking)
@@ -173,13 +173,13 @@ def lift(problem: Problem, crew: Crew, inner: Floats, total: float) -> float:
         transform.lower_inner(within, facets, lifted, weights=ones, factors=1 / cells)
         lifted[0] += floor
         transform.raise_inner(within, lifted, lifted)
-    crew.run(Part.lift, REPAIR, floor, lifted, scale)
+    parts.run(Part.lift, REPAIR, floor, lifted, scale)
     inner += lifted
     inner *= scale
     return mass / (total + mass)
 
 
-def mix(problem: Problem, crew: Crew, inner: Floats, interior: Floats | None) -> float:
+def mix(problem: Problem, parts: Parts, inner: Floats, interior: Floats | None) -> float:
     """Mix an interior point into the tables in the place of the repair, and into these inner ones; return its weight.
 
     Infinite if there is no such point.
@@ -187,11 +187,11 @@ def mix(problem: Problem, crew: Crew, inner: Floats, interior: Floats | None) ->
     if interior is None:
         return math.inf
     positive = transform.reconstruct(problem.layout, interior)
-    own = crew.cells_per_part(positive[problem.layout.inner_cells :])
-    share = max(crew.run_each(Part.least_share, [(REPAIR, one) for one in own]))
+    own = parts.cells_per_part(positive[problem.layout.inner_cells :])
+    share = max(parts.run_each(Part.least_share, [(REPAIR, one) for one in own]))
     if not math.isfinite(share):
         return math.inf
-    crew.run_each(Part.mix, [(REPAIR, share, one) for one in own])
+    parts.run_each(Part.mix, [(REPAIR, share, one) for one in own])
     inner *= 1.0 - share
     inner += share * positive[: inner.size]
     return share

@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, TypeGuard
 import numpy as np
 
 from margrave.algebra import transform
-from margrave.errors import ReleaseError
+from margrave.errors import ReleaseError, expected
 from margrave.escaping import html_table
-from margrave.reconstruction.nonnegative.outer import REPAIR, ROUNDS, Alone, Crew, Part
+from margrave.reconstruction.nonnegative.outer import REPAIR, ROUNDS, LocalParts, Part, Parts
 from margrave.reconstruction.nonnegative.problem import ROUNDING, Problem, check_holds, solver_weights
 from margrave.reconstruction.nonnegative.repair import Repairer
 from margrave.reconstruction.nonnegative.splitting import Look, Splitting, first_penalties, lay_out
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from margrave.algebra.kernels import Floats
     from margrave.algebra.layout import Layout
     from margrave.reconstruction.estimates import Estimates
+    from margrave.reconstruction.nonnegative.workers import WorkerPool
 
 # Rounds between looks: a least number, and a factor of the rounds done.
 _LOOK_EVERY, _LOOK_GROWTH = 10, 1.1
@@ -187,7 +188,7 @@ def certify(rounds: Splitting, repairer: Repairer) -> Certificate:
     scale = problem.loss_of_zero
     if not problem.holds_total and not problem.holds_more and loss >= (1 - _NEGLIGIBLE) * scale:
         # Nothing is left to repair. Near an optimum of no people at all, shares only say how two roundings compare.
-        rounds.crew.run(Part.clear, REPAIR)
+        rounds.parts.run(Part.clear, REPAIR)
         inner[:] = 0.0
         loss, lift = scale, 0.0
     return Certificate(inner, loss, dual, relative_gap(problem, loss - dual, loss), lift, repaired.violation)
@@ -210,7 +211,7 @@ def reconstruct_nonnegative(
     max_steps: int = 20_000,
     progress: Callable[[int, float], None] | None = None,
     start: State | None = None,
-    workers: Callable[[Problem], Crew] | None = None,
+    workers: WorkerPool | None = None,
 ) -> Solution:
     """Return the tables of a closure nearest to the estimates with no negative cell.
 
@@ -241,7 +242,7 @@ def reconstruct_nonnegative(
         Where an earlier solution of the same tables ended, from which fewer rounds are needed; the answer does not
         depend on it.
     workers
-        Who takes over the outer tables of a problem (``workers``); by default this process keeps them.
+        The workers that hold the outer tables; by default this process does.
     """
     check_options(eta=eta, tolerance=tolerance, most_negative=most_negative, max_steps=max_steps)
     problem = Problem(
@@ -251,11 +252,11 @@ def reconstruct_nonnegative(
     if problem.holds_total and problem.z[0] == 0:
         return _nobody(estimates)
     begin = None if start is None else _checked_state(start, problem.layout)
-    crew = Alone(problem) if workers is None else workers(problem)
+    parts = LocalParts(problem) if workers is None else workers.divide(problem)
     # A start of its own leaves the place of the rounds free for it.
-    if lay_out(problem, crew, ROUNDS if begin is None else REPAIR) >= 0:
-        return _as_estimated(problem, crew)
-    run = _Run(problem, crew, begin, tolerance, most_negative)
+    if lay_out(problem, parts, ROUNDS if begin is None else REPAIR) >= 0:
+        return _as_estimated(problem, parts)
+    run = _Run(problem, parts, begin, tolerance, most_negative)
     while True:
         proof, expected = run.advance(max_steps)
         if progress is not None:
@@ -290,17 +291,17 @@ class _Run:
     """One solve: the rounds, when to look at them, and when to ask for a certificate."""
 
     def __init__(
-        self, problem: Problem, crew: Crew, start: State | None, tolerance: float, most_negative: float
+        self, problem: Problem, parts: Parts, start: State | None, tolerance: float, most_negative: float
     ) -> None:
-        self.problem, self.crew = problem, crew
+        self.problem, self.parts = problem, parts
         self._tolerance, self._most_negative = tolerance, most_negative
         self._repairer = Repairer(problem)
         penalties = first_penalties(problem)
         if start is not None:
             start = start.with_penalties(np.sqrt(penalties * start.penalties), problem.layout)
             penalties = start.penalties
-            crew.run_each(Part.put, [(ROUNDS, one) for one in crew.cells_per_part(start.point)])
-        self.rounds = Splitting(problem, penalties=penalties, crew=crew)
+            parts.run_each(Part.put, [(ROUNDS, one) for one in parts.cells_per_part(start.point)])
+        self.rounds = Splitting(problem, penalties=penalties, parts=parts)
         self._warm = start is not None
         self._next_look = _FIRST_WARM_LOOK if self._warm else _LOOK_EVERY
         self._next_certificate = _FIRST_WITH_HOLDS if problem.holds_more else _FIRST_CERTIFICATE
@@ -374,7 +375,7 @@ def _checked_state(start: object, layout: Layout) -> State:
     """Return a copy of a state to start from, if it is one of these tables."""
     if not isinstance(start, State):
         raise ReleaseError(
-            f"expected the state of a solution to start from, got a {type(start).__name__}",
+            expected("the state of a solution to start from", start),
             remedy="give solution.state of an earlier solution",
         )
     cells, outer = layout.cells - layout.inner_cells, slice(layout.outer, None)
@@ -403,13 +404,13 @@ def _nobody(estimates: Estimates) -> Solution:
     return Solution(marginals, state, Status.SOLVED, gap=0.0, steps=0, violation=0.0, lift=0.0)
 
 
-def _as_estimated(problem: Problem, crew: Crew) -> Solution:
+def _as_estimated(problem: Problem, parts: Parts) -> Solution:
     """Return the tables of the estimates, none of which is negative: no others are closer."""
-    lay_out(problem, crew, REPAIR)
+    lay_out(problem, parts, REPAIR)
     inner = np.array(problem.z[: problem.layout.inner_cells])
     transform.raise_inner(problem.layout.within, inner, inner)
     # Sums of cells that are not negative are negative by rounding alone.
-    marginals = crew.result(np.maximum(inner, 0.0, out=inner))
+    marginals = parts.result(np.maximum(inner, 0.0, out=inner))
     state = State(marginals[problem.layout.inner_cells :], first_penalties(problem))
     return Solution(marginals, state, Status.SOLVED, gap=0.0, steps=0, violation=0.0, lift=0.0)
 
@@ -422,8 +423,8 @@ def _solution(run: _Run, proof: Certificate, status: Status) -> Solution:
             f"no non-negative tables were found within {rounds.steps} steps that keep all held residuals",
             remedy="hold fewer residuals, or raise max_steps (a held table with cells close to zero leaves no room)",
         )
-    marginals = run.crew.result(proof.inner)
+    marginals = run.parts.result(proof.inner)
     np.maximum(marginals, 0.0, out=marginals)
     # What other processes have is not kept: another array as long as all tables would have to be fetched.
-    state = State(rounds.point, rounds.penalties) if isinstance(run.crew, Alone) else None
+    state = State(rounds.point, rounds.penalties) if isinstance(run.parts, LocalParts) else None
     return Solution(marginals, state, status, proof.gap, rounds.steps, proof.violation, proof.lift)

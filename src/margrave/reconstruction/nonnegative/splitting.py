@@ -47,7 +47,7 @@ import numpy as np
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats, over_tables
 from margrave.reconstruction.nonnegative.kernels import add_targets, squared_distances
-from margrave.reconstruction.nonnegative.outer import AT_REST, ROUNDS, Alone, Crew, Part, Stepped
+from margrave.reconstruction.nonnegative.outer import AT_REST, ROUNDS, LocalParts, Part, Parts, Stepped, solved_factors
 
 if TYPE_CHECKING:
     from margrave.reconstruction.nonnegative.problem import Problem
@@ -94,10 +94,10 @@ class Splitting:
         v of the outer tables to start from; taken over, not copied. By default the tables of the estimates.
     penalties
         ρ of each outer table, one number per table of the closure; by default `first_penalties`.
-    crew
-        The holder of the outer tables, with v of the state already set; by default one part in this process.
+    parts
+        The outer tables, with v of the state already set; by default one part in this process.
     state
-        The state of the crew to use: ``ROUNDS`` or ``REPAIR``.
+        The state to use: ``ROUNDS`` or ``REPAIR``.
     with_loss
         Whether the outer tables have a loss; if not, only their held residuals matter.
     """
@@ -108,7 +108,7 @@ class Splitting:
         point: Floats | None = None,
         penalties: Floats | None = None,
         *,
-        crew: Crew | None = None,
+        parts: Parts | None = None,
         state: int = ROUNDS,
         with_loss: bool = True,
     ) -> None:
@@ -117,18 +117,18 @@ class Splitting:
         self._facets = np.empty(self._within.facet_cells)
         self._ones = np.ones(problem.layout.outer)
         self.inner = np.zeros(problem.layout.inner_cells)
-        self._alone: Alone | None = None
-        if crew is None:
-            crew = self._alone = Alone(problem)
+        self._local: LocalParts | None = None
+        if parts is None:
+            parts = self._local = LocalParts(problem)
             if point is None:
-                lay_out(problem, crew, state)
+                lay_out(problem, parts, state)
             else:
-                self._alone.part.put(state, point)
-        elif isinstance(crew, Alone):
-            self._alone = crew
-        self.crew: Crew = crew
+                self._local.part.put(state, point)
+        elif isinstance(parts, LocalParts):
+            self._local = parts
+        self.parts: Parts = parts
         penalties = first_penalties(problem) if penalties is None else penalties
-        started = crew.run_each(Part.begin, [(state, own) for own in crew.per_part(penalties)], with_loss=with_loss)
+        started = parts.run_each(Part.begin, [(state, own) for own in parts.per_part(penalties)], with_loss=with_loss)
         self._inverse, self._target = np.empty(0), np.empty(0)
         self._next_penalties = _ROUNDS_PER_PENALTY
         self._together = 1.0
@@ -158,7 +158,9 @@ class Splitting:
             due = self.steps >= self._next_penalties
             if due:
                 self._next_penalties = max(self.steps + _ROUNDS_PER_PENALTY, int(self.steps * _PENALTY_GROWTH))
-            self._settle(self.crew.run(Part.step, self.state, self.inner, _RELAXATION, self._together if due else None))
+            self._settle(
+                self.parts.run(Part.step, self.state, self.inner, _RELAXATION, self._together if due else None)
+            )
             self.steps += 1
 
     def step(self, relaxation: float = _RELAXATION, penalties: Floats | None = None) -> float:
@@ -172,10 +174,10 @@ class Splitting:
             ρ from now on, one number per table of the closure; by default as before.
         """
         if penalties is None:
-            stepped = self.crew.run(Part.step, self.state, self.inner, relaxation)
+            stepped = self.parts.run(Part.step, self.state, self.inner, relaxation)
         else:
-            given = [(self.state, self.inner, relaxation, None, own) for own in self.crew.per_part(penalties)]
-            stepped = self.crew.run_each(Part.step, given)
+            given = [(self.state, self.inner, relaxation, None, own) for own in self.parts.per_part(penalties)]
+            stepped = self.parts.run_each(Part.step, given)
         self._settle(stepped)
         self.steps += 1
         return sum(one.negative for one in stepped)
@@ -183,7 +185,7 @@ class Splitting:
     def look(self) -> Look:
         """Return where the rounds stand."""
         layout = self.problem.layout
-        looked = self.crew.run(Part.look, self.state, self.inner)
+        looked = self.parts.run(Part.look, self.state, self.inner)
         lags = self._lowered(added(one.gathered for one in looked), self._ones)
         lag = self._inner_sum(lags, 1 / self.problem.weights[: layout.outer]) + sum(one.lag for one in looked)
         return Look(
@@ -197,19 +199,19 @@ class Splitting:
     def bound(self) -> float:
         """Return g(λ), a lower bound on the loss of tables without negative cells."""
         outer = self.problem.layout.outer
-        bounded = self.crew.run(Part.bound, self.state)
+        bounded = self.parts.run(Part.bound, self.state)
         pulled = self._lowered(added(one.gathered for one in bounded), self._ones)
         quadratic = self._inner_sum(pulled, 0.5 * self.problem.curvatures[:outer])
         linear = float(pulled @ self.problem.z[: pulled.size])
         return -(quadratic + sum(one.quadratic for one in bounded)) - (linear + sum(one.linear for one in bounded))
 
     def write_tables(self, place: int) -> float:
-        """Write the outer tables x to the place of a state of the crew, and return the least cell."""
-        return min(self.crew.run(Part.write_tables, self.state, self.inner, place))
+        """Write the outer tables x to the place of a state, and return the least cell."""
+        return min(self.parts.run(Part.write_tables, self.state, self.inner, place))
 
     def distance(self, place: int) -> float:
-        """Return Σ |x − x'| between the outer tables x and those in the place of a state of the crew."""
-        return sum(self.crew.run(Part.distance, self.state, self.inner, place))
+        """Return Σ |x − x'| between the outer tables x and those in the place of a state."""
+        return sum(self.parts.run(Part.distance, self.state, self.inner, place))
 
     def loss(self, place: int, inner: Floats) -> float:
         """Return the loss f of tables that agree: the outer ones in the place of a state, and these inner ones."""
@@ -218,7 +220,7 @@ class Splitting:
         squared_distances(0, outer, self._within.index, self.problem.z[: layout.inner_cells], residuals, distances)
         free = np.isfinite(self.problem.weights[:outer])
         own = float(self.problem.weights[:outer][free] @ distances[free])
-        return own + sum(self.crew.run(Part.loss, place))
+        return own + sum(self.parts.run(Part.loss, place))
 
     def residuals(self, buffer: Floats, facets: Floats) -> Floats:
         """Return r of equation (2), written to a buffer of the closure. Only for rounds in this process.
@@ -241,16 +243,16 @@ class Splitting:
     @property
     def _part(self) -> Part:
         """The only part. Only for rounds in this process."""
-        if self._alone is None:
+        if self._local is None:
             raise RuntimeError("the outer tables are in other processes")
-        return self._alone.part
+        return self._local.part
 
     def _settle(self, stepped: list[Stepped]) -> None:
         """Update the inner tables to the state of the outer ones: solve (2) for their residuals, then apply S."""
         problem, within = self.problem, self._within
         spectra = [one.spectrum for one in stepped if one.spectrum is not None]
         if spectra:
-            self._inverse, self._target = _inner_factors(problem.weights[: problem.layout.outer], added(spectra))
+            self._inverse, self._target = solved_factors(problem.weights[: problem.layout.outer], added(spectra))
         kept, multiplier = sum(one.kept for one in stepped), sum(one.multiplier for one in stepped)
         self._together = (math.sqrt(multiplier) + AT_REST) / (math.sqrt(kept) + AT_REST)
         self.inner = self._lowered(added(one.gathered for one in stepped), self._inverse)
@@ -278,11 +280,11 @@ def added(arrays: Iterable[Floats]) -> Floats:
     return first
 
 
-def lay_out(problem: Problem, crew: Crew, state: int = ROUNDS) -> float:
-    """Set the state of a crew to the tables of the estimates, and return their least cell."""
+def lay_out(problem: Problem, parts: Parts, state: int = ROUNDS) -> float:
+    """Set a state of all parts to the tables of the estimates, and return their least cell."""
     inner = np.array(problem.z[: problem.layout.inner_cells])
     transform.raise_inner(problem.layout.within, inner, inner)
-    return min(crew.run(Part.lay_out, state, inner))
+    return min(parts.run(Part.lay_out, state, inner))
 
 
 def first_penalties(problem: Problem) -> Floats:
@@ -299,11 +301,3 @@ def first_penalties(problem: Problem) -> Floats:
     medians = [np.median(quotients[free & (order == k)]) for k in np.unique(order[free]).tolist()]
     typical = float(min(medians)) if medians else 1.0
     return transform.outer_weights(layout) * _FIRST_PENALTY * typical
-
-
-def _inner_factors(weights: Floats, spectrum: Floats) -> tuple[Floats, Floats]:
-    """Return 1 / (w + h) and w / (w + h) of the inner tables; zero and one where the weight is infinite."""
-    free = np.isfinite(weights)
-    finite = np.where(free, weights, 0.0)
-    inverse = np.divide(1.0, finite + spectrum, out=np.zeros_like(finite), where=free)
-    return inverse, np.where(free, finite * inverse, 1.0)

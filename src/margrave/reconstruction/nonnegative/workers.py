@@ -32,7 +32,7 @@ import numpy as np
 from margrave.algebra.kernels import Floats, Index, thread_count
 from margrave.errors import MargraveError, ReleaseError
 from margrave.memory import large_array, require_memory
-from margrave.reconstruction.nonnegative.outer import REPAIR, Alone, Crew, Found, Given, Part, Task
+from margrave.reconstruction.nonnegative.outer import REPAIR, Found, Given, LocalParts, Part, Parts, Task
 
 if TYPE_CHECKING:
     from margrave.algebra.layout import Layout
@@ -40,11 +40,15 @@ if TYPE_CHECKING:
 
 # Cells that are sent at once: 32 MB.
 _CHUNK = 4_000_000
-# Seconds to wait for started workers to connect, and between checks whether a silent worker is still there.
-_COMING, _SILENT = 120, 1
+# Seconds to wait for started workers to connect, and between checks whether a worker that has not answered is alive.
+_CONNECT_SECONDS, _POLL_SECONDS = 120, 1
 # How many times to ask the scheduler, after a failure, whether workers are lost.
-_PATIENCE = 5
+_LOST_CHECKS = 5
 _MOST_PROCESSES = 1024
+# Copies of the inner tables that a worker has at once: its own, received and to be sent, as arrays and as messages.
+_INNER_COPIES = 8
+# Numbers that a part has for each table beside its cells.
+_NUMBERS_PER_TABLE = 32
 
 
 def require_workers(workers: object) -> None:
@@ -78,50 +82,50 @@ def connected(workers: object) -> Iterator[Any]:
     if workers is None:
         yield None
     elif isinstance(workers, Integral):
-        with _local(int(workers)) as client:
+        with _local_client(int(workers)) as client:
             yield client
     elif isinstance(workers, str):
-        with _joined(workers) as client:
+        with _cluster_client(workers) as client:
             yield client
     else:
         yield workers
 
 
-class Hire:
-    """Divides work among the workers of a client.
+class WorkerPool:
+    """The workers of a client, which hold one problem after the other.
 
     Parameters
     ----------
     client
         The client of the cluster.
     stack
-        Closed to release the workers, by `finish` or at the end of its own context.
+        Closed to free what the workers hold, by `free` or at the end of its own context.
     """
 
     def __init__(self, client: Any, stack: ExitStack) -> None:  # noqa: ANN401 - the engine has no types
         self._client, self._stack = client, stack
 
-    def __call__(self, problem: Problem) -> Crew:
-        """Divide a problem among the workers, and release the one before."""
-        self.finish()  # the problem before is solved, and its memory is needed
+    def divide(self, problem: Problem) -> Parts:
+        """Divide the outer tables of a problem among the workers, and free the problem before."""
+        self.free()  # the problem before is solved, and its memory is needed
         if problem.layout.outer == 0:
-            return Alone(problem)  # a problem without inner tables is the total alone
-        team = _Team(self._client, problem)
-        self._stack.callback(team.dismiss)
-        return team
+            return LocalParts(problem)  # a problem without inner tables is the total alone
+        parts = _RemoteParts(self._client, problem)
+        self._stack.callback(parts.close)
+        return parts
 
-    def finish(self) -> None:
-        """Release what the workers hold of the current problem."""
+    def free(self) -> None:
+        """Free what the workers hold of the current problem."""
         self._stack.close()
 
-    def shares(self, kind: type, layout: Layout, work: str) -> Shares:
-        """Give each worker an object for its share of the outer tables; the caller dismisses them."""
-        return Shares(self._client, kind, layout, work)
+    def table_actors(self, actor: type, layout: Layout, work: str) -> TableActors:
+        """Make one object on each worker for its part of the outer tables; the caller closes them."""
+        return TableActors(self._client, actor, layout, work)
 
 
 @contextmanager
-def opened(workers: object) -> Iterator[Hire | None]:
-    """Yield a `Hire`, which divides one problem after the other among the workers; None for no workers.
+def worker_pool(workers: object) -> Iterator[WorkerPool | None]:
+    """Yield a pool of workers, and free what they hold at the end; None for no workers.
 
     Parameters
     ----------
@@ -129,13 +133,23 @@ def opened(workers: object) -> Iterator[Hire | None]:
         As for `connected`.
     """
     with connected(workers) as client, ExitStack() as stack:
-        yield None if client is None else Hire(client, stack)
+        yield None if client is None else WorkerPool(client, stack)
 
 
-def memory_of_worker(layout: Layout, workers: int) -> int:
-    """Return the bytes that each of this many workers takes for a layout: z, two states and two buffers of facets."""
-    outer = layout.cells - layout.inner_cells
-    return 8 * (3 * -(-outer // workers) + 2 * -(-layout.facet_cells // workers) + 8 * layout.inner_cells)
+def memory_of_part(index: Index, outer: int, facet_cells: int) -> int:
+    """Return the bytes that a worker takes for a part.
+
+    These are z and two states of the outer tables, two buffers of their facets, copies of the inner tables, and for all
+    tables the index, as received and as kept, and numbers such as weights and sums of moves.
+
+    Parameters
+    ----------
+    index, outer, facet_cells
+        As for `Part`.
+    """
+    inner_cells, cells = int(index.offset[outer]), int(index.offset[-1])
+    numbers = 3 * (cells - inner_cells) + 2 * facet_cells + _INNER_COPIES * inner_cells
+    return 8 * (numbers + _NUMBERS_PER_TABLE * len(index.order)) + 2 * sum(one.nbytes for one in index)
 
 
 def _checked(workers: object) -> None:
@@ -163,12 +177,12 @@ def _unknown(workers: object) -> ReleaseError:
 
 
 @contextmanager
-def _joined(address: str) -> Iterator[Any]:
+def _cluster_client(address: str) -> Iterator[Any]:
     """Connect to a cluster."""
     from distributed import Client
 
     try:
-        client = Client(address, direct_to_workers=True, set_as_default=False, timeout=_COMING)
+        client = Client(address, direct_to_workers=True, set_as_default=False, timeout=_CONNECT_SECONDS)
     except (OSError, ValueError) as error:
         raise ReleaseError(
             f"no Dask scheduler answers at {address} ({type(error).__name__})", remedy="check the address, or start one"
@@ -178,7 +192,7 @@ def _joined(address: str) -> Iterator[Any]:
 
 
 @contextmanager
-def _local(count: int) -> Iterator[Any]:
+def _local_client(count: int) -> Iterator[Any]:
     """Start processes on this machine and connect to them; they end with this context.
 
     They are started as separate programs: processes spawned by Python would run the script of the caller again, unless
@@ -231,29 +245,24 @@ def _local(count: int) -> Iterator[Any]:
             stack.callback(process.kill)
         client = stack.enter_context(Client(cluster, direct_to_workers=True, set_as_default=False))
         try:
-            client.wait_for_workers(count, timeout=_COMING)
+            client.wait_for_workers(count, timeout=_CONNECT_SECONDS)
         except TimeoutError:
             log.seek(0)
             last = (log.read().decode(errors="replace").strip().splitlines() or ["they said nothing"])[-1]
             raise ReleaseError(
-                f"{count} workers did not start within {_COMING} s ({last})", remedy="use fewer, or none"
+                f"{count} workers did not start within {_CONNECT_SECONDS} s ({last})", remedy="use fewer, or none"
             ) from None
         yield client
 
 
-class _Remote:
-    """What a worker holds: its part, whose residuals are sent piece by piece."""
+class _PartActor:
+    """A part on a worker, whose residuals are sent piece by piece."""
 
     def open(self, version: str, sharing: int, index: Index, outer: int, facet_cells: int, weights: Floats) -> None:
         """Make room for a part whose residuals come later."""
-        begin_work(version)
-        outer_cells = int(index.offset[-1] - index.offset[outer])
-        needed = 8 * (3 * outer_cells + 2 * facet_cells)
-        require_memory(
-            sharing * needed, f"the share of {sharing} workers of one machine", [], advice="use more machines"
-        )
+        prepare_worker(version, sharing * memory_of_part(index, outer, facet_cells), sharing)
         index = Index(*(np.array(one) for one in index))
-        self._z = np.empty(outer_cells)
+        self._z = np.empty(int(index.offset[-1] - index.offset[outer]))
         view = self._z.view()
         view.setflags(write=False)
         self._part = Part(index, outer, facet_cells, view, np.array(weights))
@@ -272,8 +281,8 @@ class _Remote:
         del self._part, self._z
 
 
-class Hands:
-    """Objects of one class, one on each worker, whose methods are called on all of them at once.
+class Actors:
+    """Objects of one class, one on each worker (actors); a method is called on all of them at once.
 
     A call is never repeated: if a worker is lost or fails, the work ends with a `ReleaseError`.
 
@@ -281,57 +290,57 @@ class Hands:
     ----------
     client
         The client of the cluster.
-    kind
-        The class; its objects are made without arguments.
+    actor
+        The class; its objects are made without arguments, and have a method ``close``.
     addresses
-        The workers that get an object, from `workers_of`.
+        The workers that get an object, from `worker_hosts`.
     work
         What is done, for the error message, as in "tables were reconstructed".
     """
 
-    def __init__(self, client: Any, kind: type, addresses: Sequence[str], work: str) -> None:  # noqa: ANN401
+    def __init__(self, client: Any, actor: type, addresses: Sequence[str], work: str) -> None:  # noqa: ANN401
         self._client, self._addresses, self._work = client, list(addresses), work
         self._actors: list[Any] = []
-        with self._told():
+        with self._translated_errors():
             made = [
-                client.submit(kind, actor=True, workers=[address], allow_other_workers=False, pure=False)
+                client.submit(actor, actor=True, workers=[address], allow_other_workers=False, pure=False)
                 for address in addresses
             ]
-            self._actors = [self._awaited(one, address) for one, address in zip(made, addresses, strict=True)]
+            self._actors = [self._result(one, address) for one, address in zip(made, addresses, strict=True)]
 
     def __len__(self) -> int:
         return len(self._actors)
 
     def call(self, name: str, arguments: Sequence[tuple[object, ...]], **options: object) -> list[Any]:
         """Call a method of each object, or of as many as there are arguments for, and wait for all of them."""
-        with self._told():
+        with self._translated_errors():
             asked = [
                 (getattr(actor, name)(*own, **options), address)
                 for actor, address, own in zip(self._actors, self._addresses, arguments, strict=False)
             ]
-            return [_writable(self._awaited(one, address)) for one, address in asked]
+            return [_writable(self._result(one, address)) for one, address in asked]
 
-    def dismiss(self) -> None:
-        """Release what the workers hold, if they are still there."""
+    def close(self) -> None:
+        """Free what the workers hold, if they are still there."""
         try:
             closing = [actor.close() for actor in self._actors]
             for one in closing:
-                one.result(timeout=_SILENT)
+                one.result(timeout=_POLL_SECONDS)
         except (OSError, RuntimeError):
-            pass  # a worker that is gone holds nothing
+            pass  # a worker that is lost holds nothing
         self._actors = []
 
-    def _awaited(self, asked: Any, address: str) -> Any:  # noqa: ANN401 - the engine has no types
+    def _result(self, asked: Any, address: str) -> Any:  # noqa: ANN401 - the engine has no types
         """Wait for an answer for as long as the worker is there."""
         while True:
             try:
-                return asked.result(timeout=_SILENT)
+                return asked.result(timeout=_POLL_SECONDS)
             except TimeoutError:
                 if address not in self._client.scheduler_info(n_workers=-1)["workers"]:
                     raise OSError(f"no answer from {address}") from None
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         """Turn errors of Dask into a `ReleaseError`; actors need the client to be the current one."""
         try:
             with self._client.as_current():
@@ -339,31 +348,35 @@ class Hands:
         except MargraveError:
             raise
         except (OSError, RuntimeError, MemoryError) as error:
-            gone = self._gone()
-            lost = f"{gone} of {len(self._addresses)} workers were lost" if gone else "a worker failed"
+            lost = self._count_lost()
+            happened = f"{lost} of {len(self._addresses)} workers were lost" if lost else "a worker failed"
             raise ReleaseError(
-                f"{lost} while {self._work} ({type(error).__name__})",
+                f"{happened} while {self._work} ({type(error).__name__})",
                 remedy="the measurements are as they were: do it again, with more memory for each worker or without "
                 "workers",
-            ) from (None if gone else error)  # Dask's error about a lost worker explains nothing
+            ) from (None if lost else error)  # Dask's error about a lost worker explains nothing
 
-    def _gone(self) -> int:
+    def _count_lost(self) -> int:
         """Return how many workers are lost; the scheduler may learn of it later than this process."""
-        for _ in range(_PATIENCE):
-            gone = set(self._addresses) - set(self._client.scheduler_info(n_workers=-1)["workers"])
-            if gone:
+        for _ in range(_LOST_CHECKS):
+            lost = set(self._addresses) - set(self._client.scheduler_info(n_workers=-1)["workers"])
+            if lost:
                 break
-            time.sleep(_SILENT)
-        return len(gone)
+            time.sleep(_POLL_SECONDS)
+        return len(lost)
 
 
-def begin_work(version: str) -> None:
-    """Check, on a worker, that margrave has the caller's version, and set how many threads it uses.
+def prepare_worker(version: str, needed: int = 0, sharing: int = 1) -> None:
+    """Check, on a worker, margrave's version and the memory that is left, and set how many threads it uses.
 
     Parameters
     ----------
     version
         The version of the caller.
+    needed
+        The bytes that the workers of this machine will take together.
+    sharing
+        How many workers those are.
     """
     from distributed import get_worker
 
@@ -375,9 +388,10 @@ def begin_work(version: str) -> None:
         )
     # Workers of a cluster state their threads; those that were started here have the number in their environment.
     os.environ.setdefault("MARGRAVE_THREADS", str(get_worker().state.nthreads))
+    require_memory(needed, f"the share of {sharing} workers of one machine", [], advice="use more machines")
 
 
-def workers_of(client: Any) -> dict[str, str]:  # noqa: ANN401 - the engine has no types
+def worker_hosts(client: Any) -> dict[str, str]:  # noqa: ANN401 - the engine has no types
     """Return the machine of each worker of a client, by the worker's address."""
     known = client.scheduler_info(n_workers=-1)["workers"]
     if not known:
@@ -385,25 +399,25 @@ def workers_of(client: Any) -> dict[str, str]:  # noqa: ANN401 - the engine has 
     return {address: known[address]["host"] for address in sorted(known)}
 
 
-class Shares(Hands):
-    """Objects of one class, each with a share of the outer tables of a layout; shares have about equal cells.
+class TableActors(Actors):
+    """Objects of one class, each with a part of the outer tables of a layout; parts have about equal cells.
 
     Parameters
     ----------
-    client, kind, work
-        As for `Hands`. The objects have a method ``fill(begin, cells)``.
+    client, actor, work
+        As for `Actors`. The objects have a method ``fill(begin, cells)``.
     layout
         The closure.
     """
 
-    def __init__(self, client: Any, kind: type, layout: Layout, work: str) -> None:  # noqa: ANN401
-        self.layout, known = layout, workers_of(client)
-        self.bounds = divided(layout, len(known))
-        super().__init__(client, kind, list(known)[: len(self.bounds)], work)
+    def __init__(self, client: Any, actor: type, layout: Layout, work: str) -> None:  # noqa: ANN401
+        self.layout, known = layout, worker_hosts(client)
+        self.bounds = partition(layout, len(known))
+        super().__init__(client, actor, list(known)[: len(self.bounds)], work)
         self._hosts = [known[address] for address in self._addresses]
 
-    def openings(self) -> list[tuple[str, int, Layout]]:
-        """Return what each object needs first: the version, how many share its machine, and its own layout."""
+    def opening_arguments(self) -> list[tuple[str, int, Layout]]:
+        """Return what each object needs first: the version, the workers on its machine, and its own layout."""
         import margrave
 
         return [
@@ -436,7 +450,7 @@ class Shares(Hands):
                 own[begin : begin + _CHUNK] = piece
 
 
-class _Team(Shares):
+class _RemoteParts(TableActors):
     """The parts of a problem, one on each worker of a client.
 
     Parameters
@@ -444,14 +458,16 @@ class _Team(Shares):
     client
         The client of the cluster.
     problem
-        The problem; its outer tables are sent to the workers, in equal shares of cells.
+        The problem; its outer tables are sent to the workers, in parts of about equal cells.
     """
 
     def __init__(self, client: Any, problem: Problem) -> None:  # noqa: ANN401 - the engine has no types
-        super().__init__(client, _Remote, problem.layout, "tables were reconstructed")
+        super().__init__(client, _PartActor, problem.layout, "tables were reconstructed")
         openings: list[tuple[object, ...]] = [
             (version, sharing, own.index, own.outer, own.facet_cells, weights)
-            for (version, sharing, own), weights in zip(self.openings(), self.per_part(problem.weights), strict=True)
+            for (version, sharing, own), weights in zip(
+                self.opening_arguments(), self.per_part(problem.weights), strict=True
+            )
         ]
         self.call("open", openings)
         self.send(problem.z[problem.layout.inner_cells :])
@@ -474,7 +490,7 @@ class _Team(Shares):
         return tables
 
 
-def divided(layout: Layout, parts: int) -> list[tuple[int, int]]:
+def partition(layout: Layout, parts: int) -> list[tuple[int, int]]:
     """Split the outer tables into at most this many ranges of about equal cells, none of them empty.
 
     Parameters

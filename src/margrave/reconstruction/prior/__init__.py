@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from margrave.algebra.kernels import Floats
-    from margrave.reconstruction.nonnegative.workers import Hire
+    from margrave.reconstruction.nonnegative.workers import WorkerPool
 
 # Of a solve by this rule. The estimates are nearly feasible: the loss that is left is a small part of what the
 # measurements have, and a gap relative to it says more (docs/weights.md has what 1e-4 would change).
@@ -63,7 +63,7 @@ def automatic(
     *,
     hold: Sequence[int] | None = None,
     eta: float | None = None,
-    workers: Hire | None = None,
+    workers: WorkerPool | None = None,
 ) -> Choice:
     """Return what the non-negative solver should solve for these estimates.
 
@@ -76,7 +76,7 @@ def automatic(
     eta
         The weight of residuals that were never measured; by default as of all others.
     workers
-        Who shares the work on the largest tables; by default nobody.
+        The workers that estimate the largest tables; by default this process does.
 
     Notes
     -----

@@ -1,8 +1,9 @@
-r"""The loops over tables behind ``departures``: predict, weigh the evidence, estimate every cell.
+r"""The loops over tables behind ``levels``: predict, weigh the evidence, estimate every cell.
 
 Tables lie one after the other in one buffer. A table is predicted from its facets; its cells are binned on the grid, π
 is fitted to the bins, and each cell gets its posterior mean, equation (4) of ``departures``, by interpolation on the
-grid or, far from what was predicted, by itself. What a table needs is allocated once for many tables.
+grid or, far from what was predicted, by itself. Pairs may be predicted through other attributes, equation (4) of
+``levels``. What a table needs is allocated once for many tables.
 """
 
 from __future__ import annotations
@@ -30,10 +31,13 @@ from margrave.reconstruction.prior.departures import (
     class_priors,
     climb,
 )
-from margrave.reconstruction.prior.fitting import fit_facets
+from margrave.reconstruction.prior.fitting import LARGEST_FACTOR, TOLERANCE, fit_facets
 
 # Cycles of proportional fitting for tables of three attributes and more: tables are predicted, not fitted.
 _CYCLES = 8
+# How often a pair predicted through other attributes is fitted to its two tables, and through how many at most.
+_PAIR_ROUNDS = 5
+MOST_THROUGH = 8
 # A cell predicted below 1/1024 of the noise shows less and less of a departure, and counts less and less.
 _VISIBLE = 1024.0
 _DENSITY = 1 / math.sqrt(2 * math.pi)
@@ -62,6 +66,17 @@ def sample_variances(q: Floats, axes: Integers, order: int, v: Floats, most: Flo
                         if capped:
                             least[o, i, c] = min(least[o, i, c], total)
         outer *= length
+
+
+@compiled
+def departures_of(q: Floats, z: Floats, axes: Integers, order: int) -> tuple[Floats, Floats, Floats]:
+    """Return d = z − C q of a flat table of shape ``axes``, with what `sample_variances` writes."""
+    d, v, most = q.copy(), np.empty(q.size), np.empty(q.size)
+    center_before(d, axes, order)
+    for i in range(q.size):
+        d[i] = z[i] - d[i]
+    sample_variances(q, axes, order, v, most)
+    return d, v, most
 
 
 @compiled
@@ -149,12 +164,8 @@ def single_cells(
         order, axes = index.order[t], index.axes[t]
         begin, end = index.offset[t], index.offset[t + 1]
         q = tables[begin:end]
-        d, v, most = q.copy(), np.empty(q.size), np.empty(q.size)
-        center_before(d, axes, order)
-        sample_variances(q, axes, order, v, most)
+        d, v, most = departures_of(q, measured[begin:end], axes, order)
         share = degrees[t] / q.size
-        for i in range(q.size):
-            d[i] = measured[begin + i] - d[i]
         here, there = begin - start, end - start
         cell_likelihoods(
             q, d, v, most, variances[t] * share, share, rows[here:there], counts[here:there], kinds[here:there]
@@ -206,17 +217,139 @@ def predict_tables(
             fit_facets(q, axes[:order], inner, starts, 0.0, _CYCLES if order > 2 else 1)
         if not 0.0 < variances[t] < np.inf or degrees[t] == 0.0:
             continue
-        residual, v, most = q.copy(), np.empty(q.size), np.empty(q.size)
-        center_before(residual, axes, order)
-        sample_variances(q, axes, order, v, most)
-        noise = variances[t] * degrees[t] / q.size
-        z, share = measured[begin:end], degrees[t] / q.size
+        d, v, most = departures_of(q, measured[begin:end], axes, order)
+        noise, share = variances[t] * degrees[t] / q.size, degrees[t] / q.size
         for i in range(q.size):
             if q[i] > 0.0:
                 deviation = math.sqrt(noise + v[i])
-                row, column = grid_row(z[i] - residual[i], deviation), grid_column(q[i], deviation)
+                row, column = grid_row(d[i], deviation), grid_column(q[i], deviation)
                 kind = class_of(q[i], most[i])
                 seen[kind, int(row + 0.5), int(column + 0.5)] += weight_of(q[i] / deviation, share)
+
+
+@compiled
+def mutual_information(pairs: Integers, sizes: Integers, starts: Integers, tables: Floats) -> Floats:
+    """Return the mutual information of two attributes, in nats, for the given pairs; zero for all others.
+
+    ``starts`` has the first cell of the table of two attributes, in either order, in ``tables``.
+    """
+    found = np.zeros(starts.shape)
+    for p in range(len(pairs)):
+        a, b = pairs[p]
+        joint = tables[starts[a, b] : starts[a, b] + sizes[a] * sizes[b]].reshape(sizes[a], sizes[b])
+        rows, columns, total = np.zeros(sizes[a]), np.zeros(sizes[b]), 0.0
+        for i in range(sizes[a]):
+            for j in range(sizes[b]):
+                rows[i] += joint[i, j]
+                columns[j] += joint[i, j]
+            total += rows[i]
+        information = 0.0
+        for i in range(sizes[a]):
+            for j in range(sizes[b]):
+                if joint[i, j] > 0.0:
+                    information += joint[i, j] * math.log(joint[i, j] / rows[i] / columns[j] * total)
+        if total > 0.0:
+            found[a, b] = found[b, a] = information / total
+    return found
+
+
+@compiled
+def predict_pairs(
+    pairs: Integers,
+    places: Integers,
+    sizes: Integers,
+    singles: Integers,
+    starts: Integers,
+    tables: Floats,
+    dependence: Floats,
+    offset: Integers,
+    variances: Floats,
+    measured: Floats,
+    given: Integers,
+    predicted: Floats,
+) -> None:
+    """Write (4) of ``levels`` for pairs of attributes, where both depend on another one, and mark these as given.
+
+    ``places`` says which tables of the closure they are; ``singles`` and ``starts`` where the tables of one and of two
+    attributes begin in ``tables``, from which they are predicted.
+    """
+    largest = 0
+    for p in range(len(pairs)):
+        largest = max(largest, sizes[pairs[p, 0]] * sizes[pairs[p, 1]])
+    through, residual = np.empty((MOST_THROUGH, largest)), np.empty(largest)
+    thirds, shares = np.empty(MOST_THROUGH, dtype=np.int64), np.empty(MOST_THROUGH)
+    weights, axes, facets = np.empty(MOST_THROUGH), np.empty(2, dtype=np.int64), np.empty(2, dtype=np.int64)
+    for p in range(len(pairs)):
+        a, b, t = pairs[p, 0], pairs[p, 1], places[p]
+        candidates = attributes_between(a, b, dependence, thirds, shares)
+        if candidates == 0 or variances[t] == 0.0:
+            continue
+        axes[0], axes[1], facets[0], facets[1] = sizes[a], sizes[b], singles[b], singles[a]
+        q, z = predicted[offset[t] : offset[t + 1]], measured[offset[t] : offset[t + 1]]
+        nearest = np.inf
+        for k in range(candidates):
+            joint = through[k, : q.size]
+            independent_given(a, thirds[k], b, sizes, starts, tables, joint.reshape(sizes[a], sizes[b]))
+            residual[: q.size] = joint
+            center_before(residual[: q.size], axes, 2)
+            weights[k] = 0.0
+            for i in range(q.size):
+                weights[k] += (residual[i] - z[i]) ** 2
+            nearest = min(nearest, weights[k])
+        spread = max(variances[t], nearest / max((sizes[a] - 1) * (sizes[b] - 1), 1), TINY)
+        for k in range(candidates):
+            # Without a measurement no prediction is nearer than another.
+            distance = weights[k] / (2.0 * spread) if variances[t] < np.inf else 0.0
+            weights[k] = 2.0 * math.log(shares[k]) - distance
+        weights[:candidates] = np.exp(weights[:candidates] - weights[:candidates].max())
+        q[:] = 0.0
+        for k in range(candidates):
+            q += weights[k] / weights[:candidates].sum() * through[k, : q.size]
+        fit_facets(q, axes, tables, facets, TOLERANCE, _PAIR_ROUNDS)
+        given[t] = 1
+
+
+@compiled
+def attributes_between(a: int, b: int, dependence: Floats, thirds: Integers, shares: Floats) -> int:
+    """Write the attributes that tell most about both a and b, and how much; return how many there are."""
+    found = 0
+    for c in range(len(dependence)):
+        shared = min(dependence[a, c], dependence[b, c])
+        if c in (a, b) or shared <= 0.0 or (found == len(thirds) and shared <= shares[found - 1]):
+            continue
+        place = min(found, len(thirds) - 1)
+        while place > 0 and shares[place - 1] < shared:
+            thirds[place], shares[place] = thirds[place - 1], shares[place - 1]
+            place -= 1
+        thirds[place], shares[place] = c, shared
+        found = min(found + 1, len(thirds))
+    return found
+
+
+@compiled
+def independent_given(a: int, c: int, b: int, sizes: Integers, starts: Integers, tables: Floats, joint: Floats) -> None:
+    """Write the table of two attributes a and b that are independent given a third one c."""
+    rows, columns = np.empty((sizes[a], sizes[c])), np.empty((sizes[c], sizes[b]))
+    for i in range(sizes[a]):
+        for k in range(sizes[c]):
+            rows[i, k] = tables[starts[a, c] + (i * sizes[c] + k if a < c else k * sizes[a] + i)]
+    for k in range(sizes[c]):
+        for j in range(sizes[b]):
+            columns[k, j] = tables[starts[c, b] + (k * sizes[b] + j if c < b else j * sizes[c] + k)]
+    joint[:] = 0.0
+    for k in range(sizes[c]):
+        # Both tables say how many have each value of c, up to rounds of the solver; neither is preferred.
+        middle = math.sqrt(rows[:, k].sum() * columns[k].sum())
+        if middle > 0.0:
+            for j in range(sizes[b]):
+                columns[k, j] = min(columns[k, j] / middle, LARGEST_FACTOR)
+        else:
+            columns[k] = 0.0
+    for i in range(sizes[a]):
+        for k in range(sizes[c]):
+            share = rows[i, k]
+            for j in range(sizes[b]):
+                joint[i, j] += share * columns[k, j]
 
 
 @compiled
@@ -238,17 +371,15 @@ def weigh_tables(
             continue
         order, axes = index.order[t], index.axes[t]
         begin, end = index.offset[t], index.offset[t + 1]
-        q, z = tables[begin:end], measured[begin:end]
-        residual, v, most = q.copy(), np.empty(q.size), np.empty(q.size)
-        center_before(residual, axes, order)
-        sample_variances(q, axes, order, v, most)
+        q = tables[begin:end]
+        d, v, most = departures_of(q, measured[begin:end], axes, order)
         share = degrees[t] / q.size
         noise = variances[t] * share
         total = 0.0
         for i in range(q.size):
             if q[i] > 0.0:
                 deviation = math.sqrt(noise + v[i])
-                row, column = grid_row(z[i] - residual[i], deviation), grid_column(q[i], deviation)
+                row, column = grid_row(d[i], deviation), grid_column(q[i], deviation)
                 kind = class_of(q[i], most[i])
                 weight = weight_of(q[i] / deviation, share)
                 total += weight * grid_evidence[kind, int(row + 0.5), int(column + 0.5)]
@@ -291,8 +422,7 @@ def estimate_tables(
             q[:] = z if degrees[t] > 0.0 else np.zeros(q.size)  # without degrees of freedom all else is rounding
             errors[t] = 0.0
             continue
-        v, most = np.empty(q.size), np.empty(q.size)
-        sample_variances(q, axes, order, v, most)
+        d, v, most = departures_of(q, z, axes, order)
         if variances[t] == np.inf:
             total = 0.0
             for i in range(q.size):
@@ -301,10 +431,6 @@ def estimate_tables(
             errors[t] = total / q.size
             center_before(q, axes, order)
             continue
-        d = q.copy()
-        center_before(d, axes, order)
-        for i in range(q.size):
-            d[i] = z[i] - d[i]
         share = degrees[t] / q.size
         noise = variances[t] * share
         down, right = np.zeros(q.size), np.zeros(q.size)

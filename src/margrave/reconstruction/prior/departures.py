@@ -86,6 +86,8 @@ TINY = 1e-200
 # From so many deviations on bins are wide beside the noise, and averages over bins are not trusted below this.
 WIDE, _ROUNDING = 5.0, 1e-8
 _MIN_SHARE = 1e-10
+# A mean of one is found when it is one up to rounding; after so many steps at the latest.
+_EXACT, _MOST_STEPS = 4e-16, 80
 
 
 class Grid(NamedTuple):
@@ -270,18 +272,25 @@ def hold_mean(means: Floats, prior: Floats) -> None:
     if smallest == 1.0 or largest == 1.0:
         return
     low, high = -1.0 / (largest - 1.0), 1.0 / (1.0 - smallest)
-    # So many halvings end inside the interval, where nothing is divided by zero.
-    for _ in range(80):
-        theta = 0.5 * (low + high)
-        excess = 0.0
+    # Newton's steps from θ = 0, near which the root is; a step that leaves the interval halves it instead.
+    theta = 0.0
+    for _ in range(_MOST_STEPS):
+        excess, slope, size = 0.0, 0.0, 0.0
         for g in range(prior.size):
             if prior[g] > 0.0:
-                excess += prior[g] * (means[g] - 1.0) / (1.0 + theta * (means[g] - 1.0))
+                ratio = (means[g] - 1.0) / (1.0 + theta * (means[g] - 1.0))
+                excess += prior[g] * ratio
+                slope += prior[g] * ratio * ratio
+                size += prior[g] * abs(ratio)
+        if abs(excess) <= _EXACT * size:
+            break
         if excess > 0.0:
             low = theta
         else:
             high = theta
-    theta = 0.5 * (low + high)
+        theta += excess / slope
+        if not low < theta < high:
+            theta = 0.5 * (low + high)
     mass = 0.0
     for g in range(prior.size):
         if prior[g] > 0.0:
@@ -293,13 +302,18 @@ def hold_mean(means: Floats, prior: Floats) -> None:
 
 @compiled
 def class_priors(means: Floats, prior: Floats, priors: Floats) -> None:
-    """Write π of each class of cells: without the multiples that it cannot have, with mean one."""
+    """Write π of each class of cells."""
     for kind in range(CLASSES):
-        own = priors[kind]
-        for g in range(prior.size):
-            own[g] = prior[g] if LOW[g] < CAPS[kind] else 0.0
-        hold_mean(means, own)
-        own /= own.sum()
+        class_prior(means, prior, kind, priors[kind])
+
+
+@compiled
+def class_prior(means: Floats, prior: Floats, kind: int, own: Floats) -> None:
+    """Write π of a class of cells: without the multiples that it cannot have, with mean one."""
+    for g in range(prior.size):
+        own[g] = prior[g] if LOW[g] < CAPS[kind] else 0.0
+    hold_mean(means, own)
+    own /= own.sum()
 
 
 @compiled
@@ -319,11 +333,15 @@ def climb(
     ``usual_cells`` times more. A cell says nothing about multiples that it cannot have: these keep their share.
     """
     components = prior.size
-    priors = np.empty((CLASSES, components))
+    priors, present = np.empty((CLASSES, components)), np.zeros(CLASSES, dtype=np.bool_)
+    for kind in kinds:
+        present[kind] = True
     for _ in range(rounds):
         total = np.zeros(components)
         seen = np.zeros(CLASSES)
-        class_priors(means, prior, priors)
+        for kind in range(CLASSES):
+            if present[kind]:
+                class_prior(means, prior, kind, priors[kind])
         for i in range(counts.size):
             own = priors[kinds[i]]
             weight = 0.0

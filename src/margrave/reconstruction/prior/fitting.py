@@ -33,7 +33,7 @@ from margrave.algebra.kernels import Floats, Integers, compiled
 TOLERANCE = 1e-3
 MOST_ROUNDS = 50
 # The product of three such numbers, and sums of products of two, are finite.
-_LARGEST_FACTOR = 1e60
+LARGEST_FACTOR = 1e60
 
 
 def fit_proportionally(
@@ -109,7 +109,7 @@ def scale_sums(table: Floats, wanted: Floats) -> float:
         for c in range(inner):
             present = factor[c]
             missed += abs(present - wanted[o, c])
-            factor[c] = min(wanted[o, c] / present, _LARGEST_FACTOR) if present > 0.0 else 0.0
+            factor[c] = min(wanted[o, c] / present, LARGEST_FACTOR) if present > 0.0 else 0.0
         for i in range(length):
             for c in range(inner):
                 table[o, i, c] *= factor[c]
@@ -164,4 +164,4 @@ def ratio(wanted: Floats, present: Floats) -> Floats:
     shape = np.broadcast_shapes(wanted.shape, present.shape)
     with np.errstate(over="ignore"):  # a present sum that is almost zero
         quotient = np.divide(wanted, present, out=np.zeros(shape), where=present > 0)
-    return np.minimum(quotient, _LARGEST_FACTOR, out=quotient)
+    return np.minimum(quotient, LARGEST_FACTOR, out=quotient)

@@ -39,12 +39,19 @@ import numpy as np
 
 from margrave.algebra import transform
 from margrave.algebra.kernels import Floats, Index, Integers, over_tables
-from margrave.algebra.layout import AttributeSet, Layout
-from margrave.memory import require_memory
+from margrave.algebra.layout import Layout
 from margrave.reconstruction.nonnegative import Problem, Splitting
 from margrave.reconstruction.nonnegative.splitting import lay_out
-from margrave.reconstruction.nonnegative.workers import Hire, begin_work
-from margrave.reconstruction.prior.cells import estimate_tables, predict_tables, single_cells, weigh_tables
+from margrave.reconstruction.nonnegative.workers import WorkerPool, prepare_worker
+from margrave.reconstruction.prior.cells import (
+    MOST_THROUGH,
+    estimate_tables,
+    mutual_information,
+    predict_pairs,
+    predict_tables,
+    single_cells,
+    weigh_tables,
+)
 from margrave.reconstruction.prior.departures import (
     MEANS,
     SHAPE,
@@ -57,13 +64,9 @@ from margrave.reconstruction.prior.departures import (
     quiet_shares,
     unmeasured_spreads,
 )
-from margrave.reconstruction.prior.fitting import fit_proportionally, ratio
 
 # Rounds of (3): tables are settled, not solved.
 _ROUNDS = 30
-# How often a chained pair is fitted to its two tables, and through how many attributes it is predicted.
-_CHAIN_ROUNDS, _MOST_THROUGH = 5, 8
-_LEAST_VARIANCE = 1e-300
 # Errors further than this factor from their median count as if they were that far: weights that differ by more would
 # only slow the solver.
 _LARGEST_FACTOR = 1e4
@@ -90,12 +93,12 @@ class Levels:
     total
         The number of people, positive.
     workers
-        Who shares the work on the largest tables, if all tables that are inside no other one are of the same order, at
-        least three; by default nobody.
+        The workers that estimate the largest tables, if all tables that are inside no other one are of the same order,
+        at least three; by default this process does.
     """
 
     def __init__(
-        self, layout: Layout, measured: Floats, variances: Floats, total: float, *, workers: Hire | None = None
+        self, layout: Layout, measured: Floats, variances: Floats, total: float, *, workers: WorkerPool | None = None
     ) -> None:
         self._layout, self._measured, self._variances, self._total = layout, measured, variances, total
         self._given = np.zeros(len(layout.sets), dtype=np.int64)
@@ -105,23 +108,25 @@ class Levels:
         self.residuals[0] = total
         self.errors = np.zeros(len(layout.sets))
         self._largest = int(layout.index.order.max())
-        self._here = _Here(layout.index, layout.degrees, variances, measured, self._given, self.residuals, self.errors)
+        self._local = _Tables(
+            layout.index, layout.degrees, variances, measured, self._given, self.residuals, self.errors
+        )
         # Pairs are predicted from each other, and tables of smaller orders settle before the largest are estimated.
         alike = self._largest >= 3 and bool((layout.index.order[layout.outer :] == self._largest).all())
         self._workers = workers if alike else None
-        self._elsewhere: _Elsewhere | None = None
+        self._remote: _RemoteTables | None = None
 
     def run(self) -> None:
         """Estimate all residuals; ``residuals`` and ``errors`` (mean squared error of a cell) have the result."""
         if self._workers is None:
             self._run()
             return
-        self._elsewhere = _Elsewhere(self._workers, self._layout, self._here)
+        self._remote = _RemoteTables(self._workers, self._layout, self._local)
         try:
             self._run()
         finally:
-            self._elsewhere.dismiss()
-            self._workers.finish()
+            self._remote.close()
+            self._workers.free()
 
     def _run(self) -> None:
         """Estimate all residuals, here and by workers."""
@@ -180,9 +185,9 @@ class Levels:
         for first, last in parts:
             self._given[first:last] = 0
 
-    def _tables_of(self, order: int) -> _Here | _Elsewhere:
+    def _tables_of(self, order: int) -> _Tables | _RemoteTables:
         """Return the tables of an order, here or divided among workers."""
-        return self._elsewhere if self._elsewhere is not None and order == self._largest else self._here
+        return self._remote if self._remote is not None and order == self._largest else self._local
 
     def _prior_of_singles(self, parts: Sequence[tuple[int, int]]) -> Floats:
         """Return π of the tables of one attribute, from each of their cells."""
@@ -208,7 +213,7 @@ class Levels:
         rows, counts, kinds = (np.concatenate(part) for part in zip(*found, strict=True))
         return learned_prior_of_cells(1, rows, counts, kinds)
 
-    def _quiet(self, tables: _Here | _Elsewhere, parts: Ranges, prior: Floats, order: int) -> Floats:
+    def _quiet(self, tables: _Tables | _RemoteTables, parts: Ranges, prior: Floats, order: int) -> Floats:
         """Return the probability of each table that it is as predicted, for the tables of an order."""
         layout, quiet = self._layout, np.zeros(len(self._layout.sets))
         if not may_be_quiet(order):
@@ -244,7 +249,7 @@ class Levels:
         rounds = _rounds(layout, self.residuals, self.errors, workers=self._workers)
         if self._workers is not None:
             self._inner = rounds.inner
-            self._workers.finish()  # the room is needed for what comes next
+            self._workers.free()  # the room is needed for what comes next
             np.maximum(self._inner, 0.0, out=self._inner)
             self._chain((layout, self._inner))
             return
@@ -266,32 +271,42 @@ class Levels:
         settled
             A closure with all pairs, and a buffer that holds its tables up to the pairs.
         """
-        part, tables = settled
-        places = [place for place, attributes in enumerate(part.sets) if len(attributes) == 2]
-        pairs = {part.sets[place]: part.view(tables, place) for place in places}
+        layout, (part, tables) = self._layout, settled
+        own = np.flatnonzero(part.index.order == 2)
+        places = np.array([layout.places[part.sets[table]] for table in own.tolist()])
+        pairs = np.array([part.sets[table] for table in own.tolist()])
+        sizes = np.array(part.sizes)
+        singles, starts = np.zeros(len(sizes), dtype=np.int64), np.full((len(sizes), len(sizes)), -1)
+        for table in np.flatnonzero(part.index.order == 1).tolist():
+            singles[part.sets[table]] = part.index.offset[table]
+        starts[tuple(pairs.T)] = starts[tuple(pairs[:, ::-1].T)] = part.index.offset[own]
         # A pair that was never measured is a prediction itself, and says nothing about others.
-        known = [pair for pair in pairs if self._variances[self._layout.places[pair]] < np.inf]
-        dependence = _dependence(len(part.sizes), pairs, known)
-        for first, second in pairs:
-            shared = np.minimum(dependence[first], dependence[second])
-            shared[[first, second]] = 0.0
-            place = self._layout.places[first, second]
-            if shared.max() <= 0 or self._variances[place] == 0:
-                continue
-            likely = np.argsort(-shared, kind="stable")[:_MOST_THROUGH]
-            likely = likely[shared[likely] > 0]
-            through = np.array([_through(pairs, first, third, second) for third in likely.tolist()])
-            weights = 2 * np.log(shared[likely]) + _nearness(
-                through, self._layout.view(self._measured, place), float(self._variances[place])
+        known = pairs[self._variances[places] < np.inf]
+        dependence = mutual_information(known, sizes, starts, tables)
+
+        def task(begin: int, end: int) -> None:
+            predict_pairs(
+                pairs[begin:end],
+                places[begin:end],
+                sizes,
+                singles,
+                starts,
+                tables,
+                dependence,
+                layout.index.offset,
+                self._variances,
+                self._measured,
+                self._given,
+                self.residuals,
             )
-            weights = np.exp(weights - weights.max())
-            joint = np.ascontiguousarray(np.tensordot(weights / weights.sum(), through, 1))
-            facets = [part.view(tables, part.places[second,]), part.view(tables, part.places[first,])]
-            self._layout.view(self.residuals, place)[...] = fit_proportionally(joint, facets, most_rounds=_CHAIN_ROUNDS)
-            self._given[place] = 1
+
+        # Through an attribute of s values, a pair takes s times its cells; and all attributes are looked at.
+        work = part.index.offset[own + 1] - part.index.offset[own]
+        work = np.concatenate([[0], np.cumsum(work * int(sizes.mean()) * MOST_THROUGH + len(sizes))])
+        over_tables(task, 0, len(pairs), work)
 
 
-class _Here:
+class _Tables:
     """Tables while they are estimated, in this process: the loops of ``cells`` over ranges of them.
 
     Parameters
@@ -368,70 +383,67 @@ class _Here:
             over_tables(task, first, last, self._index.offset)
 
 
-class _Elsewhere:
-    """The largest tables while they are estimated by workers, each of which has a share of them.
+class _RemoteTables:
+    """The largest tables while they are estimated by workers, each of which has a part of them.
 
     Parameters
     ----------
     workers
-        Who they are.
+        The workers.
     layout
         The closure.
-    here
+    local
         The same tables in this process, which receive the estimates.
     """
 
-    def __init__(self, workers: Hire, layout: Layout, here: _Here) -> None:
-        self._here = here
-        self._shares = workers.shares(_Remote, layout, "tables were estimated")
+    def __init__(self, workers: WorkerPool, layout: Layout, local: _Tables) -> None:
+        self._local = local
+        self._actors = workers.table_actors(_TablesActor, layout, "tables were estimated")
         try:
             openings: list[tuple[object, ...]] = [
                 (version, sharing, own.index, own.outer, own.degrees, variances)
                 for (version, sharing, own), variances in zip(
-                    self._shares.openings(), self._shares.per_part(here.variances), strict=True
+                    self._actors.opening_arguments(), self._actors.per_part(local.variances), strict=True
                 )
             ]
-            self._shares.call("open", openings)
-            self._shares.send(here.measured[layout.inner_cells :])
+            self._actors.call("open", openings)
+            self._actors.send(local.measured[layout.inner_cells :])
         except BaseException:
-            self.dismiss()
+            self.close()
             raise
 
     def predict(self, _parts: Ranges, inner: Floats) -> Floats:
-        """As `_Here.predict`, for all outer tables."""
-        found: Floats = sum(self._shares.call("predict", [(inner,)] * len(self._shares)))
+        """As `_Tables.predict`, for all outer tables."""
+        found: Floats = sum(self._actors.call("predict", [(inner,)] * len(self._actors)))
         return found
 
     def weigh(self, _parts: Ranges, likelier: Floats) -> Floats:
-        """As `_Here.weigh`, for all outer tables."""
-        found = self._shares.call("weigh", [(likelier,)] * len(self._shares))
-        return np.concatenate([np.zeros(self._shares.layout.outer), *found])
+        """As `_Tables.weigh`, for all outer tables."""
+        found = self._actors.call("weigh", [(likelier,)] * len(self._actors))
+        return np.concatenate([np.zeros(self._actors.layout.outer), *found])
 
     def estimate(self, _parts: Ranges, prior: Floats, quiet: Floats) -> None:
-        """As `_Here.estimate`, for all outer tables; the estimates are fetched."""
-        layout, here = self._shares.layout, self._here
-        found = self._shares.call("estimate", [(prior, own) for own in self._shares.per_part(quiet)])
-        here.errors[layout.outer :] = np.concatenate(found)
-        self._shares.fetch(here.residuals[layout.inner_cells :], "read")
+        """As `_Tables.estimate`, for all outer tables; the estimates are fetched."""
+        layout, local = self._actors.layout, self._local
+        found = self._actors.call("estimate", [(prior, own) for own in self._actors.per_part(quiet)])
+        local.errors[layout.outer :] = np.concatenate(found)
+        self._actors.fetch(local.residuals[layout.inner_cells :], "read")
 
-    def dismiss(self) -> None:
-        """Let workers forget their tables."""
-        self._shares.dismiss()
+    def close(self) -> None:
+        """Free the tables that the workers hold."""
+        self._actors.close()
 
 
-class _Remote:
-    """What a worker holds: its share of the outer tables, filled piece by piece and then estimated."""
+class _TablesActor:
+    """A part of the outer tables on a worker, filled piece by piece and then estimated."""
 
     def open(self, version: str, sharing: int, index: Index, outer: int, degrees: Floats, variances: Floats) -> None:
         """Make room for tables whose measured residuals come later."""
-        begin_work(version)
         cells, tables = int(index.offset[-1]), len(index.order)
-        require_memory(
-            sharing * 2 * 8 * cells, f"the share of {sharing} workers of one machine", [], advice="use more machines"
-        )
+        prepare_worker(version, sharing * 2 * 8 * cells, sharing)
         index = Index(*(np.array(one) for one in index))
         self._outer, self._first, self._parts = outer, int(index.offset[outer]), [(outer, tables)]
-        self._here = _Here(
+        self._local = _Tables(
             index,
             np.array(degrees),
             np.array(variances),
@@ -444,31 +456,31 @@ class _Remote:
     def fill(self, begin: int, cells: Floats) -> None:
         """Receive measured residuals."""
         start = self._first + begin
-        self._here.measured[start : start + cells.size] = cells
+        self._local.measured[start : start + cells.size] = cells
 
     def predict(self, inner: Floats) -> Floats:
-        """Predict the share."""
-        return self._here.predict(self._parts, np.array(inner))
+        """Predict the part."""
+        return self._local.predict(self._parts, np.array(inner))
 
     def weigh(self, likelier: Floats) -> Floats:
-        """Return the evidence of the share."""
-        return self._here.weigh(self._parts, np.array(likelier))[self._outer :]
+        """Return the evidence of the part."""
+        return self._local.weigh(self._parts, np.array(likelier))[self._outer :]
 
     def estimate(self, prior: Floats, quiet: Floats) -> Floats:
-        """Estimate the share, and return the expected errors."""
-        self._here.estimate(self._parts, np.array(prior), np.array(quiet))
-        return self._here.errors[self._outer :]
+        """Estimate the part, and return the expected errors."""
+        self._local.estimate(self._parts, np.array(prior), np.array(quiet))
+        return self._local.errors[self._outer :]
 
     def read(self, begin: int, end: int) -> Floats:
-        """Return the residuals of the cells begin … end − 1 of the share."""
-        return self._here.residuals[self._first + begin : self._first + end]
+        """Return the residuals of the cells begin … end − 1 of the part."""
+        return self._local.residuals[self._first + begin : self._first + end]
 
     def close(self) -> None:
         """Release all arrays, if there are any."""
         self.__dict__.clear()
 
 
-def _rounds(layout: Layout, residuals: Floats, errors: Floats, *, workers: Hire | None = None) -> Splitting:
+def _rounds(layout: Layout, residuals: Floats, errors: Floats, *, workers: WorkerPool | None = None) -> Splitting:
     """Return the solver after some rounds, the total held."""
     weights = _weights(layout, errors)
     weights[0] = np.inf
@@ -477,9 +489,9 @@ def _rounds(layout: Layout, residuals: Floats, errors: Floats, *, workers: Hire 
     if workers is None:
         rounds = Splitting(problem)
     else:
-        crew = workers(problem)
-        lay_out(problem, crew)
-        rounds = Splitting(problem, crew=crew)
+        parts = workers.divide(problem)
+        lay_out(problem, parts)
+        rounds = Splitting(problem, parts=parts)
     rounds.run(_ROUNDS)
     return rounds
 
@@ -494,45 +506,3 @@ def _weights(layout: Layout, errors: Floats) -> Floats:
     if layout.index.order.max() > 2:
         weights[layout.index.order == 1] *= _SINGLES
     return weights
-
-
-def _dependence(attributes: int, pairs: dict[AttributeSet, Floats], known: Sequence[AttributeSet]) -> Floats:
-    """Return the mutual information of two attributes, in nats, for the pairs that are known; zero for the others."""
-    found = np.zeros((attributes, attributes))
-    for first, second in known:
-        joint = pairs[first, second]
-        total = joint.sum()
-        if total <= 0:
-            continue
-        shares = joint / total
-        independent = np.multiply.outer(shares.sum(axis=1), shares.sum(axis=0))
-        positive = (shares > 0) & (independent > 0)
-        information = float(np.vdot(shares[positive], np.log(shares[positive] / independent[positive])))
-        found[first, second] = found[second, first] = information
-    return found
-
-
-def _through(pairs: dict[AttributeSet, Floats], first: int, third: int, second: int) -> Floats:
-    """Return the table of two attributes that are independent given a third one."""
-    rows, columns = _oriented(pairs, first, third), _oriented(pairs, third, second)
-    # Both tables say how many have each value of c, up to rounds of the solver; neither is preferred.
-    middle = np.sqrt(rows.sum(axis=0) * columns.sum(axis=1))
-    joint: Floats = rows @ ratio(columns, middle[:, None])
-    return joint
-
-
-def _nearness(predictions: Floats, measured: Floats, variance: float) -> Floats:
-    """Return the exponent of (4) for predictions of a pair, shape (predictions,); zeros if it was not measured."""
-    if variance == np.inf:
-        return np.zeros(len(predictions))
-    residuals = predictions - predictions.mean(axis=1, keepdims=True)
-    residuals -= residuals.mean(axis=2, keepdims=True)
-    distances: Floats = np.square(residuals - measured).sum(axis=(1, 2))
-    degrees = max((measured.shape[0] - 1) * (measured.shape[1] - 1), 1)
-    exponents: Floats = -distances / (2 * max(variance, float(distances.min()) / degrees, _LEAST_VARIANCE))
-    return exponents
-
-
-def _oriented(pairs: dict[AttributeSet, Floats], row: int, column: int) -> Floats:
-    """Return the table of two attributes with the first one along the rows."""
-    return pairs[row, column] if row < column else pairs[column, row].T

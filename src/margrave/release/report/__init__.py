@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from margrave.domain.values import distinct_categories, table_label
-from margrave.errors import ReleaseError
+from margrave.errors import ReleaseError, expected
 from margrave.escaping import JOINERS, visible
 from margrave.files import replacing
 from margrave.release import facts
@@ -172,9 +172,7 @@ def recorded_imprint(folder: str | os.PathLike[str], title: str | None, imprint:
 def _check_request(release: object, title: object, most_bytes: object, imprint: Mapping[str, object]) -> None:
     """Refuse anything but a release, a title, a number of bytes and the texts of an imprint."""
     if not isinstance(release, Release):
-        raise ReleaseError(
-            f"expected a Release, got a {type(release).__name__}", remedy="give what reconstruct() returns"
-        )
+        raise ReleaseError(expected("a Release", release), remedy="give what reconstruct() returns")
     for name, text in {"title": title, **imprint}.items():
         if name not in ("title", *Imprint.__annotations__):
             raise ReleaseError(

@@ -141,21 +141,23 @@ def _errors(root: Path, layout: Layout) -> CountErrors:
         expected = archive.array("expected", (len(layout.sets),), np.dtype(np.float64))
         curve = archive.array("curve", (orders * CURVE,), np.dtype(np.float64)).reshape(orders, CURVE)
         seed, draws = archive.array("drawn", (2,), np.dtype(np.int64)).tolist()
-        # Files of earlier versions have no bounds, no spread and no noise.
+        # Files of earlier versions have no bounds, no spread, no noise and no clumps.
         bounds = archive.array("bounds", (3,), np.dtype(np.float64)).tolist() if "bounds" in archive else ()
-        spread = noise = None
+        spread = noise = clumps = None
         if "spread" in archive:
             spread = archive.array("spread", (orders * KNOTS,), np.dtype(np.float64)).reshape(orders, KNOTS)
         if "noise" in archive:
             noise = archive.array("noise", (len(layout.sets),), np.dtype(np.float64))
-    for numbers in (expected, curve, expected if spread is None else spread):
-        if not (np.isfinite(numbers).all() and (numbers >= 0).all()):
+        if "clumps" in archive:
+            clumps = archive.array("clumps", (orders,), np.dtype(np.float64))
+    for numbers in (expected, curve, spread, clumps):
+        if numbers is not None and not (np.isfinite(numbers).all() and (numbers >= 0).all()):
             raise damage(f"{root / COUNT_ERRORS} is damaged: an error is negative or no finite number")
     # A variance may be infinite: that of a set that was never measured.
     if noise is not None and not (noise >= 0).all():
         raise damage(f"{root / COUNT_ERRORS} is damaged: a variance is negative or no number")
     try:
-        return CountErrors(expected, curve, seed, draws, Bounds(*bounds), spread, noise)
+        return CountErrors(expected, curve, seed, draws, Bounds(*bounds), spread, noise, clumps)
     except ReleaseError as error:
         raise damage(f"{root / COUNT_ERRORS} is damaged: {error.problem}") from error
 

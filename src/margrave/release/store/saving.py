@@ -18,7 +18,7 @@ import numpy as np
 from margrave.algebra.kernels import Floats, thread_count
 from margrave.errors import StoreError
 from margrave.measurements.archive import write_archive
-from margrave.reconstruction.nonnegative.workers import Hands, begin_work, connected, divided, workers_of
+from margrave.reconstruction.nonnegative.workers import Actors, connected, partition, prepare_worker, worker_hosts
 from margrave.release.store import (
     COUNT_ERRORS,
     KIND,
@@ -154,8 +154,8 @@ def save(
     progress
         Called with the number of tables written and the number of all tables.
     workers
-        Who writes the tables, each a share of them; as for ``connected`` of the solver's workers. They must see the
-        folder.
+        Processes that write the tables, each a part of them; as for ``connected`` of the solver's workers. They must
+        see the folder.
     """
     target = require_target(folder, overwrite=overwrite)
     measurements = release.measurements
@@ -298,6 +298,8 @@ def _write_errors(errors: CountErrors, file: Path) -> None:
         arrays["noise"] = errors.noise
     if errors.spread is not None:
         arrays["spread"] = errors.spread.ravel()
+    if errors.clumps is not None:
+        arrays["clumps"] = errors.clumps
     write_archive(file, header, {**arrays, "bounds": np.array(astuple(errors.bounds))})
 
 
@@ -331,11 +333,11 @@ def _write_tables(
 
 
 class _Writer:
-    """What a worker does of saving: it writes tables of its share, as the caller would."""
+    """An object on a worker that writes tables of its part, as the caller would."""
 
     def write(self, version: str, release: Saveable, draft: str, tables: tuple[TableEntry, ...]) -> dict[str, Any]:
         """Write the tables of a part of a release into the folder that the caller has begun."""
-        begin_work(version)
+        prepare_worker(version)
         folder = Path(draft)
         if not (folder / MEASUREMENTS).is_file():
             raise StoreError(
@@ -345,7 +347,7 @@ class _Writer:
         return _write_tables(release, folder, tables, None)
 
     def close(self) -> None:
-        """Let go of nothing: nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 def _write_divided(
@@ -360,23 +362,23 @@ def _write_divided(
     entries = {layout.places[domain.positions(entry.attributes)]: entry for entry in tables}
     inner = tuple(entry for place, entry in sorted(entries.items()) if place < layout.outer)
     files = _write_tables(release, draft, inner, None)
-    hands = Hands(client, _Writer, list(workers_of(client)), "tables were written")
+    actors = Actors(client, _Writer, list(worker_hosts(client)), "tables were written")
     try:
         outer_cells = layout.cells - layout.inner_cells
-        parts, done = divided(layout, max(len(hands), -(-outer_cells // _CELLS_AT_ONCE))), len(inner)
-        for begin in range(0, len(parts), len(hands)):
-            some = parts[begin : begin + len(hands)]
+        parts, done = partition(layout, max(len(actors), -(-outer_cells // _CELLS_AT_ONCE))), len(inner)
+        for begin in range(0, len(parts), len(actors)):
+            some = parts[begin : begin + len(actors)]
             given = [
                 (_version(), release.restricted(*part), str(draft), tuple(entries[place] for place in range(*part)))
                 for part in some
             ]
-            for written in hands.call("write", given):
+            for written in actors.call("write", given):
                 files |= written
             done += sum(last - first for first, last in some)
             if progress is not None:
                 progress(done, len(tables))
     finally:
-        hands.dismiss()
+        actors.close()
     return files
 
 

@@ -10,7 +10,7 @@ from margrave.algebra.layout import Layout
 from margrave.data.counting.executors import (
     CELL,
     COUNT,
-    LACKING,
+    NOT_INSTALLED,
     PROBLEM,
     Coder,
     Count,
@@ -147,11 +147,11 @@ def test_a_worker_that_lacks_margrave_says_so(monkeypatch):
 
     assert [one[PROBLEM].null_count for one in shipped(function, margrave.__version__)(iter(rows))] == [2]
     [other] = shipped(function, "0.0")(iter(rows))
-    assert other[PROBLEM].to_pylist() == [LACKING]
+    assert other[PROBLEM].to_pylist() == [NOT_INSTALLED]
     work = shipped(function, margrave.__version__)
     monkeypatch.setitem(__import__("sys").modules, "margrave", None)
     [lacking] = work(iter(rows))
-    assert lacking[PROBLEM].to_pylist() == [LACKING]
+    assert lacking[PROBLEM].to_pylist() == [NOT_INSTALLED]
 
 
 def test_large_domains_are_counted_as_small_ones():

@@ -8,7 +8,7 @@ from strategies import families, seeds
 
 from margrave import CodedTable
 from margrave.algebra.layout import Layout
-from margrave.data.counting.tally import Tally, chunk_rows, code_type, count_closure
+from margrave.data.counting.tally import MOST_COUNT, Tally, capped_sum, chunk_rows, code_type, count_closure
 from margrave.domain import Domain
 from margrave.errors import DataError
 
@@ -54,6 +54,38 @@ def test_chunks_and_weights_add_up(shape_and_family, seed, chunks):
         tally.add(np.ascontiguousarray(part.T, dtype=np.uint8), weight)
     repeated = np.ascontiguousarray(np.repeat(rows, weights, axis=0).T, dtype=np.uint16)
     assert np.array_equal(tally.counts(), count_closure(layout, repeated))
+
+
+@given(families(), seeds, st.integers(1, 4), st.sampled_from([2**36, 2**57, 2**60, 2**62 - 1]))
+@settings(deadline=None, max_examples=80)
+def test_counts_are_cut_off_and_never_wrap_around(shape_and_family, seed, chunks, largest):
+    """Every cell of every table is min(count, 2⁶²), in Python's integers."""
+    sizes, family = shape_and_family
+    generator = np.random.default_rng(seed)
+    rows = generator.integers(0, sizes, size=(23, len(sizes)))
+    weights = generator.integers(0, largest, size=23, endpoint=True)
+    layout = Layout.of(sizes, family)
+    tally = Tally(layout)
+    for part, weight in zip(np.array_split(rows, chunks), np.array_split(weights, chunks), strict=True):
+        tally.add(np.ascontiguousarray(part.T, dtype=np.uint8), weight)
+    for attributes, table in layout.views(tally.counts()):
+        expected = np.zeros(table.shape, dtype=object)
+        for row, weight in zip(rows, weights.tolist(), strict=True):
+            expected[tuple(row[k] for k in attributes)] += weight
+        assert np.array_equal(table, np.minimum(expected, MOST_COUNT))
+
+
+@given(seeds, st.integers(1, 70))
+@settings(deadline=None, max_examples=60)
+def test_sums_near_the_cut_are_exact(seed, length):
+    """Around 2⁶² in all, where carries and the cut itself are decided by the last bit."""
+    generator = np.random.default_rng(seed)
+    counts = generator.multinomial(2**31, np.full(length, 1 / length), size=3).astype(np.int64) << 31
+    counts += generator.integers(-2, 3, size=counts.shape)
+    counts = np.clip(counts, 0, MOST_COUNT)
+    found = capped_sum(counts.reshape(3, 1, length), (1, 2))
+    assert found.tolist() == [min(sum(row), MOST_COUNT) for row in counts.tolist()]
+    assert capped_sum(counts, ()).tolist() == counts.tolist()
 
 
 def test_codes_take_as_few_bytes_as_they_can():

@@ -30,7 +30,7 @@ def test_one_round_is_the_plain_one(sizes, family, changed):
     if not changed:
         kept = per_table(layout, (np.maximum(unscaled, 0) - np.maximum(before, 0)) ** 2)
         multiplier = per_table(layout, (np.minimum(unscaled, 0) - np.minimum(before, 0)) ** 2)
-        moves = rounds.crew.part.moves(ROUNDS)
+        moves = rounds.parts.part.moves(ROUNDS)
         np.testing.assert_allclose(moves.kept[layout.outer :], kept, **CLOSE)
         np.testing.assert_allclose(moves.multiplier[layout.outer :], multiplier, **CLOSE)
     # The next round starts from the facets and inner tables that this one left.
@@ -43,7 +43,7 @@ def test_one_round_is_the_plain_one(sizes, family, changed):
 @shapes
 def test_a_range_of_tables_touches_no_other(sizes, family):
     rounds = random_state(sizes, family)
-    layout, part, before = rounds.problem.layout, rounds.crew.part, rounds.point.copy()
+    layout, part, before = rounds.problem.layout, rounds.parts.part, rounds.point.copy()
     moves, facets = part.moves(ROUNDS), part._facets_of(ROUNDS)
     kernels.step_tables(
         *(layout.outer, layout.outer + 1, layout.index, layout.inner_cells, rounds.inner, part.z),

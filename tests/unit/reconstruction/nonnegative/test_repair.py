@@ -8,7 +8,7 @@ import pytest
 from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.reconstruction.nonnegative import Problem, Splitting, repair
-from margrave.reconstruction.nonnegative.outer import REPAIR, Alone
+from margrave.reconstruction.nonnegative.outer import REPAIR, LocalParts
 from margrave.reconstruction.nonnegative.repair import Repairer, interior_point, lift, mix
 
 LAYOUT = Layout.of((3, 2, 1), [(0, 1, 2)])
@@ -32,16 +32,16 @@ def repaired(problem, rounds):
     before = transform.reconstruct(layout, residuals)
     found = Repairer(problem).repair(state)
     assert found.violation == pytest.approx(max(0.0, -before[layout.inner_cells :].min()), rel=1e-9, abs=1e-12)
-    return before, state.crew.result(found.inner), found
+    return before, state.parts.result(found.inner), found
 
 
 def lifted(layout, residuals, total):
     """The weight of the lift of the tables of these residuals, and the lifted tables."""
     problem = Problem(layout, residuals, np.ones(len(layout.sets)))
-    crew, tables = Alone(problem), transform.reconstruct(layout, residuals)
-    crew.part.point(REPAIR)[:] = tables[layout.inner_cells :]
+    parts, tables = LocalParts(problem), transform.reconstruct(layout, residuals)
+    parts.part.point(REPAIR)[:] = tables[layout.inner_cells :]
     inner = tables[: layout.inner_cells].copy()
-    return lift(problem, crew, inner, total), crew.result(inner)
+    return lift(problem, parts, inner, total), parts.result(inner)
 
 
 def disagreement(layout, tables):
@@ -148,7 +148,7 @@ def test_tables_of_nobody_are_zero():
     problem = Problem(layout, np.where(np.arange(layout.cells) == 0, -100.0, 0.0), np.ones(8))
     state = Splitting(problem)
     found = Repairer(problem).repair(state)
-    tables = state.crew.result(found.inner)
+    tables = state.parts.result(found.inner)
     assert tables.min() >= -1e-12
     assert np.isfinite(found.moved)
 
@@ -214,27 +214,27 @@ def test_an_interior_point_that_has_to_be_looked_for_is_positive_and_keeps_the_h
 
 def test_what_is_mixed_in_makes_tables_that_agree_and_are_not_negative():
     problem = noisy(*TRIPLES, 200.0)
-    layout, crew = problem.layout, Alone(problem)
+    layout, parts = problem.layout, LocalParts(problem)
     tables = transform.reconstruct(layout, problem.z)
     assert tables.min() < -1
-    crew.part.point(REPAIR)[:] = tables[layout.inner_cells :]
+    parts.part.point(REPAIR)[:] = tables[layout.inner_cells :]
     inner = tables[: layout.inner_cells].copy()
-    share = mix(problem, crew, inner, interior_point(problem))
-    mixed = crew.result(inner)
+    share = mix(problem, parts, inner, interior_point(problem))
+    mixed = parts.result(inner)
     assert 0.1 < share < 1
     assert mixed[layout.inner_cells :].min() == pytest.approx(0, abs=1e-9)
     assert disagreement(layout, mixed) < 1e-9
     assert mixed[0] == pytest.approx(200)
-    assert mix(problem, crew, inner, None) == np.inf
+    assert mix(problem, parts, inner, None) == np.inf
 
 
 def test_the_largest_violation_is_that_of_the_worst_table():
     problem = noisy((3, 2, 4), [(0, 1), (1, 2)], 60.0)
-    layout, crew = problem.layout, Alone(problem)
+    layout, parts = problem.layout, LocalParts(problem)
     tables = np.ones(layout.cells)
     first, second = (layout.view(tables, layout.places[members]) for members in [(0, 1), (1, 2)])
     first[0, 0], second[1, 2] = -3.0, -0.5
-    crew.part.point(REPAIR)[:] = tables[layout.inner_cells :]
-    found = crew.part.violations(REPAIR, 60.0)
+    parts.part.point(REPAIR)[:] = tables[layout.inner_cells :]
+    found = parts.part.violations(REPAIR, 60.0)
     assert found.largest == pytest.approx(max(3.0 * 6, 0.5 * 8))
     assert found.mass == pytest.approx(3.0)

@@ -49,7 +49,7 @@ def test_residuals_and_tables_are_those_of_the_state(sizes, family):
     tables = transform.reconstruct(layout, expected)
     np.testing.assert_allclose(rounds.inner, tables[: layout.inner_cells], **CLOSE)
     assert rounds.write_tables(REPAIR) == pytest.approx(tables[layout.inner_cells :].min(), rel=1e-11, abs=1e-11)
-    outer = rounds.crew.part.point(REPAIR)
+    outer = rounds.parts.part.point(REPAIR)
     np.testing.assert_allclose(outer, tables[layout.inner_cells :], **CLOSE)
     assert rounds.total == pytest.approx(tables[0], rel=1e-11, abs=1e-11)
     assert rounds.loss(REPAIR, rounds.inner) == pytest.approx(plain_loss(rounds.problem, expected), rel=1e-10)
@@ -105,7 +105,7 @@ def four_tables():
 def test_penalties_follow_the_moves_of_their_own_tables():
     """By hand: all together 16 to 4, a ratio of 2 in norms; tables may be within 2/3 and 6."""
     rounds = four_tables()
-    part, outer = rounds.crew.part, slice(rounds.problem.layout.outer, None)
+    part, outer = rounds.parts.part, slice(rounds.problem.layout.outer, None)
     part.moves(ROUNDS).multiplier[outer] = [4.0, 12.0, 0.0, 0.0]
     part.moves(ROUNDS).kept[outer] = [1.0, 0.0, 3.0, 0.0]
     ratios = np.array([2.0, 6.0, 2 / 3, 1.0])
@@ -115,7 +115,7 @@ def test_penalties_follow_the_moves_of_their_own_tables():
 
 def test_penalties_change_by_a_factor_of_ten_at_most_and_not_at_rest():
     rounds = four_tables()
-    part, outer = rounds.crew.part, slice(rounds.problem.layout.outer, None)
+    part, outer = rounds.parts.part, slice(rounds.problem.layout.outer, None)
     assert part.balanced(ROUNDS, 1.0)[outer].tolist() == [1.0] * 4
     part.moves(ROUNDS).multiplier[outer] = 1.0
     assert part.balanced(ROUNDS, 1e150)[outer].tolist() == [10.0] * 4
@@ -125,7 +125,7 @@ def test_penalties_change_by_a_factor_of_ten_at_most_and_not_at_rest():
 
 def test_penalties_follow_every_second_round_and_later_less_often():
     rounds = four_tables()
-    part, when = rounds.crew.part, []
+    part, when = rounds.parts.part, []
     balanced = part.balanced
 
     def watched(state, together):

@@ -1,10 +1,12 @@
 """The solver divided among workers: the same tables as alone, and one sentence when a worker is lost."""
 
 import os
+import pickle
 import re
 import signal
 import subprocess
 import sys
+import tracemalloc
 from itertools import combinations
 
 import numpy as np
@@ -19,7 +21,8 @@ from margrave.measurements import Measurements
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import Problem, Status, reconstruct_nonnegative
 from margrave.reconstruction.nonnegative import workers as workers_module
-from margrave.reconstruction.nonnegative.workers import divided, memory_of_worker, opened
+from margrave.reconstruction.nonnegative.outer import REPAIR, ROUNDS
+from margrave.reconstruction.nonnegative.workers import Actors, memory_of_part, partition, worker_pool
 from margrave.reconstruction.prior import automatic
 from margrave.release.store import saving
 
@@ -50,23 +53,23 @@ def refused(text, error=ReleaseError):
 @pytest.fixture(scope="module")
 def four():
     """Four processes on this machine, shared by the tests that do them no harm."""
-    with workers_module._local(4) as client:
+    with workers_module._local_client(4) as client:
         yield client
 
 
 @pytest.fixture
-def hire(four):
-    with opened(four) as found:
+def pool(four):
+    with worker_pool(four) as found:
         yield found
 
 
 @pytest.mark.parametrize(("sizes", "family"), SHAPES.values(), ids=SHAPES)
-def test_four_workers_find_the_tables_of_one_process(hire, sizes, family):
+def test_four_workers_find_the_tables_of_one_process(pool, sizes, family):
     """The order of sums is all that differs: 60 rounds do not let rounding of 1e-16 of the total grow beyond 1e-12."""
     estimates = noisy(sizes, family)
     for options in ({}, {"hold": [0]}, {"weights": 8.0, "max_steps": 7}):
         alone = reconstruct_nonnegative(estimates, **options)
-        divided = reconstruct_nonnegative(estimates, **options, workers=hire)
+        divided = reconstruct_nonnegative(estimates, **options, workers=pool)
         np.testing.assert_allclose(divided.marginals, alone.marginals, rtol=0, atol=1e-12 * 60)
         assert (divided.status, divided.steps) == (alone.status, alone.steps)
         assert divided.gap == pytest.approx(alone.gap, rel=1e-6, abs=1e-12)
@@ -74,7 +77,7 @@ def test_four_workers_find_the_tables_of_one_process(hire, sizes, family):
         assert divided.violation == pytest.approx(alone.violation, rel=1e-6, abs=1e-12)
 
 
-def test_lifts_and_holds_of_more_than_the_total_aredivided_too(hire, monkeypatch):
+def test_lifts_and_holds_of_more_than_the_total_are_divided_too(pool, monkeypatch):
     from margrave.reconstruction.nonnegative import repair
 
     sizes, family = SHAPES["triples"]
@@ -93,23 +96,23 @@ def test_lifts_and_holds_of_more_than_the_total_aredivided_too(hire, monkeypatch
     estimates = Estimates(layout, values, estimates.counts, estimates.precisions)
     for hold in ([0], held):
         alone = reconstruct_nonnegative(estimates, hold=hold, max_steps=20)
-        divided = reconstruct_nonnegative(estimates, hold=hold, max_steps=20, workers=hire)
+        divided = reconstruct_nonnegative(estimates, hold=hold, max_steps=20, workers=pool)
         assert alone.lift > 0
         np.testing.assert_allclose(divided.marginals, alone.marginals, rtol=0, atol=1e-12 * 300)
         assert divided.lift == pytest.approx(alone.lift, rel=1e-9)
 
 
-def test_tables_that_were_never_negative_come_back_as_they_are(hire):
+def test_tables_that_were_never_negative_come_back_as_they_are(pool):
     estimates = noisy(*SHAPES["triples"], total=1e6)
-    alone, divided = reconstruct_nonnegative(estimates), reconstruct_nonnegative(estimates, workers=hire)
+    alone, divided = reconstruct_nonnegative(estimates), reconstruct_nonnegative(estimates, workers=pool)
     assert divided.steps == 0
     np.testing.assert_allclose(divided.marginals, alone.marginals, rtol=1e-13)
 
 
-def test_a_start_is_taken_over_by_workers(hire):
+def test_a_start_is_taken_over_by_workers(pool):
     estimates = noisy(*SHAPES["triples"])
     alone = reconstruct_nonnegative(estimates)
-    again = reconstruct_nonnegative(estimates, start=alone.state, workers=hire)
+    again = reconstruct_nonnegative(estimates, start=alone.state, workers=pool)
     assert again.steps == 1 < alone.steps
     assert again.status is Status.SOLVED
     # Their own state would be another array to fetch.
@@ -117,37 +120,37 @@ def test_a_start_is_taken_over_by_workers(hire):
 
 
 @pytest.mark.parametrize("family", ["triples", "four-way", "mixed orders", "pairs"])
-def test_the_rule_behind_auto_is_divided_too(hire, family):
+def test_the_rule_behind_auto_is_divided_too(pool, family):
     """Only sums over tables differ; what is learned from them amplifies their rounding, to 1e-9 of the total at most.
 
     Tables of several orders, and pairs, are estimated by the caller alone.
     """
     shapes = {**SHAPES, "four-way": ((3, 2, 4, 2, 3), list(combinations(range(5), 4)))}
     estimates = noisy(*shapes[family], total=200.0)
-    alone, divided = automatic(estimates), automatic(estimates, workers=hire)
+    alone, divided = automatic(estimates), automatic(estimates, workers=pool)
     np.testing.assert_allclose(divided.estimates.values, alone.estimates.values, rtol=0, atol=1e-9 * 200)
     np.testing.assert_allclose(divided.weights, alone.weights, rtol=1e-6)
 
 
-def test_the_largest_tables_are_estimated_by_workers_and_by_nobody_else(hire, monkeypatch):
+def test_the_largest_tables_are_estimated_by_workers_and_by_nobody_else(pool, monkeypatch):
     from margrave.reconstruction.prior import levels
 
     ranges = []
     kernel = levels.estimate_tables
     monkeypatch.setattr(levels, "estimate_tables", lambda *given: (ranges.append(given[:2]), kernel(*given)))
     estimates = noisy(*SHAPES["triples"], total=200.0)
-    automatic(estimates, workers=hire)
+    automatic(estimates, workers=pool)
     assert max(last for _, last in ranges) == estimates.layout.outer
     ranges.clear()
     automatic(estimates)
     assert max(last for _, last in ranges) == len(estimates.layout.sets)
 
 
-def test_workers_without_memory_for_the_rule_are_refused(four, hire):
+def test_workers_without_memory_for_the_rule_are_refused(four, pool):
     four.run(_little_memory, True)
     try:
         with refused("the share of 4 workers of one machine needs", MemoryLimitError):
-            automatic(noisy(*SHAPES["triples"]), workers=hire)
+            automatic(noisy(*SHAPES["triples"]), workers=pool)
     finally:
         four.run(_little_memory, False)
 
@@ -197,13 +200,13 @@ def test_without_the_extra_the_remedy_is_to_install_it(monkeypatch):
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
-    monkeypatch.setattr(workers_module, "_COMING", 0.3)
+    monkeypatch.setattr(workers_module, "_CONNECT_SECONDS", 0.3)
     with refused("no Dask scheduler answers at tcp://127.0.0.1:9 (OSError); check the address, or start one"):
         mg.reconstruct(NOISY, WORKLOAD, workers="tcp://127.0.0.1:9")
 
 
 def test_processes_that_do_not_start_are_waited_for_no_longer_than_that(monkeypatch):
-    monkeypatch.setattr(workers_module, "_COMING", 0.5)
+    monkeypatch.setattr(workers_module, "_CONNECT_SECONDS", 0.5)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with refused("2 workers did not start within 0.5 s (they said nothing); use fewer, or none"):
         mg.reconstruct(NOISY, WORKLOAD, workers=2)
@@ -215,12 +218,12 @@ def test_a_worker_with_another_version_is_refused(four, monkeypatch):
         mg.reconstruct(NOISY, WORKLOAD, workers=four)
 
 
-def test_a_worker_without_memory_is_refused(four, hire, monkeypatch):
-    """The worker asks for the shares of all four that run on its machine."""
+def test_a_worker_without_memory_is_refused(four, pool, monkeypatch):
+    """The worker asks for the parts of all four that run on its machine."""
     four.run(_little_memory, True)
     try:
         with refused("the share of 4 workers of one machine needs", MemoryLimitError):
-            reconstruct_nonnegative(noisy(*SHAPES["triples"]), workers=hire)
+            reconstruct_nonnegative(noisy(*SHAPES["triples"]), workers=pool)
     finally:
         four.run(_little_memory, False)
 
@@ -240,18 +243,18 @@ def test_a_worker_that_dies_ends_the_run_with_one_sentence(tmp_path, when):
     NOISY.save(tmp_path / "noisy.npz")
     before = (tmp_path / "noisy.npz").read_bytes()
     values = NOISY.values.copy()
-    with workers_module._local(2) as client:
-        calls, ask = [], workers_module._Team.call
+    with workers_module._local_client(2) as client:
+        calls, ask = [], workers_module._RemoteParts.call
 
-        def call(team, name, *arguments, **options):
+        def call(parts, name, *arguments, **options):
             calls.append(name)
             if len(calls) == 2 + when:
                 victim = sorted(client.run(os.getpid).values())[0]
                 os.kill(victim, signal.SIGKILL)
-            return ask(team, name, *arguments, **options)
+            return ask(parts, name, *arguments, **options)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(workers_module._Team, "call", call)
+            patch.setattr(workers_module._RemoteParts, "call", call)
             text = "1 of 2 workers were lost while tables were reconstructed"
             with refused(text) as caught:
                 mg.reconstruct(NOISY, WORKLOAD, method=mg.methods.NonNegative(weights="paper"), workers=client)
@@ -263,29 +266,29 @@ def test_a_worker_that_dies_ends_the_run_with_one_sentence(tmp_path, when):
 
 def test_a_worker_that_dies_while_the_rule_is_applied_is_one_sentence_too():
     workload = mg.Workload.all_kway(DOMAIN, 3)
-    with workers_module._local(2) as client, pytest.MonkeyPatch.context() as patch:
-        calls, ask = [], workers_module.Hands.call
+    with workers_module._local_client(2) as client, pytest.MonkeyPatch.context() as patch:
+        calls, ask = [], Actors.call
 
-        def call(team, name, *arguments, **options):
+        def call(parts, name, *arguments, **options):
             calls.append(name)
             if name == "weigh":
                 os.kill(sorted(client.run(os.getpid).values())[0], signal.SIGKILL)
-            return ask(team, name, *arguments, **options)
+            return ask(parts, name, *arguments, **options)
 
-        patch.setattr(workers_module.Hands, "call", call)
+        patch.setattr(Actors, "call", call)
         with refused("1 of 2 workers were lost while tables were estimated"):
             mg.reconstruct(NOISY, workload, workers=client)
 
 
 def test_a_problem_makes_room_for_the_next_one(four):
     """Learning errors solves several problems; workers hold the arrays of one at a time."""
-    with opened(four) as hire:
-        teams = [
-            hire(Problem(one.layout, one.values, np.ones(len(one.layout.sets))))
+    with worker_pool(four) as pool:
+        made = [
+            pool.divide(Problem(one.layout, one.values, np.ones(len(one.layout.sets))))
             for one in [noisy(*SHAPES["triples"])] * 3
         ]
-        assert [len(team) for team in teams] == [0, 0, 4]
-    assert len(teams[-1]) == 0
+        assert [len(parts) for parts in made] == [0, 0, 4]
+    assert len(made[-1]) == 0
 
 
 SAVED = {
@@ -316,8 +319,8 @@ def test_workers_write_the_files_that_one_process_writes(four, tmp_path, how):
 
 def test_large_workloads_are_sent_in_pieces(four, tmp_path, monkeypatch):
     monkeypatch.setattr(saving, "_CELLS_AT_ONCE", 5)
-    calls, call = [], workers_module.Hands.call
-    monkeypatch.setattr(workers_module.Hands, "call", lambda self, *given: calls.append(given[0]) or call(self, *given))
+    calls, call = [], Actors.call
+    monkeypatch.setattr(Actors, "call", lambda self, *given: calls.append(given[0]) or call(self, *given))
     release = mg.reconstruct(NOISY, WORKLOAD, method="mle")
     release.save(tmp_path / "divided", workers=four)
     assert calls == ["write", "write"]
@@ -326,15 +329,15 @@ def test_large_workloads_are_sent_in_pieces(four, tmp_path, monkeypatch):
 
 def test_a_worker_that_dies_while_writing_leaves_no_folder(tmp_path):
     release = mg.reconstruct(NOISY, WORKLOAD, method="mle")
-    with workers_module._local(2) as client:
-        ask = workers_module.Hands.call
+    with workers_module._local_client(2) as client:
+        ask = Actors.call
 
-        def call(hands, *arguments):
+        def call(actors, *arguments):
             os.kill(sorted(client.run(os.getpid).values())[0], signal.SIGKILL)
-            return ask(hands, *arguments)
+            return ask(actors, *arguments)
 
         with pytest.MonkeyPatch.context() as patch, refused("1 of 2 workers were lost while tables were written"):
-            patch.setattr(workers_module.Hands, "call", call)
+            patch.setattr(Actors, "call", call)
             release.save(tmp_path / "divided", workers=client)
     assert not list(tmp_path.iterdir())
     release.save(tmp_path / "divided")
@@ -392,23 +395,56 @@ def test_processes_that_were_started_end_with_the_run_and_leave_nothing(tmp_path
 def test_keys_are_read_by_their_owner_alone(tmp_path, monkeypatch):
     """Whoever has the key can run code in a worker."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with workers_module._local(1) as client:
+    with workers_module._local_client(1) as client:
         (folder,) = tmp_path.iterdir()
         assert folder.stat().st_mode & 0o077 == 0
         assert client.scheduler.address.startswith("tls://127.0.0.1:")
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 50])
-def test_tables_aredivided_into_ranges_of_about_equal_cells(workers):
+def test_tables_are_divided_into_ranges_of_about_equal_cells(workers):
     layout = Layout.of((9, 2, 7, 3, 5, 4), list(combinations(range(6), 3)))
-    ranges = divided(layout, workers)
+    ranges = partition(layout, workers)
     assert [first for first, _ in ranges] == [layout.outer, *(last for _, last in ranges[:-1])]
     assert ranges[-1][1] == len(layout.sets)
     assert 1 <= len(ranges) <= min(workers, 20)
     cells = [int(layout.index.offset[last] - layout.index.offset[first]) for first, last in ranges]
     largest = int(np.diff(layout.index.offset)[layout.outer :].max())
     assert max(cells) <= (layout.cells - layout.inner_cells) / workers + largest
-    assert memory_of_worker(layout, workers) >= 24 * max(cells) - 24 * largest
+
+
+@pytest.mark.parametrize(("sizes", "order"), [((10,) * 12, 3), ((4,) * 20, 3), ((4,) * 12, 4)])
+def test_a_part_takes_the_memory_that_its_worker_asks_for(monkeypatch, sizes, order):
+    """All passes, with messages in and out: at most what is asked for, and no less than 0.85 of it."""
+    monkeypatch.setattr(workers_module, "prepare_worker", lambda *_: None)
+    layout = Layout.of(sizes, list(combinations(range(len(sizes)), order)))
+    own, draw = layout.restricted(*partition(layout, 4)[0]), np.random.default_rng(0)
+    inner, penalties = draw.normal(size=own.inner_cells), (np.arange(len(own.sets)) >= own.outer).astype(float)
+    passes = [
+        *[("lay_out", ROUNDS, inner), ("begin", ROUNDS, penalties), ("step", ROUNDS, inner, 1.6)],
+        *[("step", ROUNDS, inner, 1.6, 1.0), ("look", ROUNDS, inner), ("bound", ROUNDS)],
+        *[("write_tables", ROUNDS, inner, REPAIR), ("begin", REPAIR, penalties), ("step", REPAIR, inner, 1.0)],
+        *[("distance", ROUNDS, inner, REPAIR), ("loss", REPAIR), ("violations", REPAIR, 60.0)],
+        *[("deficits", REPAIR, 0.1), ("lift", REPAIR, 0.1, inner, 0.9)],
+    ]
+
+    def run():
+        actor = workers_module._PartActor()
+        actor.open("", 1, own.index, own.outer, own.facet_cells, np.ones(len(own.sets)))
+        actor.fill(0, np.zeros(own.cells - own.inner_cells))
+        for name, *arguments in passes:
+            message = pickle.dumps(arguments)
+            found = actor.run(name, *pickle.loads(message))
+            del message
+            pickle.dumps(found)
+
+    run()  # compiles the loops
+    tracemalloc.start()
+    run()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    asked = memory_of_part(own.index, own.outer, own.facet_cells)
+    assert 0.85 * asked <= peak <= asked
 
 
 def test_a_restricted_layout_knows_its_own_tables_alone():

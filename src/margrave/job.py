@@ -1,7 +1,8 @@
-"""Jobs: what a command is asked to do, from the command line, from a job file (TOML), or from both.
+"""Jobs: a whole release, from the private table to the folder, declared by options and run as one.
 
-`Job` declares every option once. The command line's options, the keys of job files and the table in docs/cli.md are
-made from its fields and from the options of mechanisms and methods. A key is the name of the option without its dashes:
+`Job` declares every option once. The command line's options, the keys of job files (TOML) and the table in docs/cli.md
+are made from its fields and from the options of mechanisms and methods. A key is the name of the option without its
+dashes:
 
     data = "people.parquet"
     domain = "domain.json"
@@ -13,38 +14,52 @@ made from its fields and from the options of mechanisms and methods. A key is th
     cap-epsilon = 2.0
     out = "release"
 
-Paths are relative to the folder of the job file. An option on the command line overrides its key.
+Paths are relative to the folder of the job file. An option on the command line overrides its key. `Job.run` does what
+``margrave release`` does; the command adds progress, words and exit codes.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from margrave import methods
-from margrave.errors import BudgetRefusedError, DomainError, JobError, suggestion
+from margrave.errors import (
+    BudgetRefusedError,
+    DomainError,
+    InterruptionError,
+    JobError,
+    MargraveError,
+    PlanError,
+    suggestion,
+)
 from margrave.files import MOST_BYTES_BY_HAND, read_text
 from margrave.mechanisms import DEFAULT as USUAL_MECHANISM
 from margrave.mechanisms import DEFAULT_FOR_PLANS, MECHANISMS, mechanism_class
 from margrave.methods import DEFAULT as USUAL_METHOD
 from margrave.methods import Method, find
 from margrave.methods import names as method_names
-from margrave.options import Kind, Names, Option, option, options_of
+from margrave.options import Names, Option, OptionKind, option, options_of
 
 if TYPE_CHECKING:
     from margrave.data.source import Data
     from margrave.domain.domain import Domain
+    from margrave.measurements.archive import KeptFile
+    from margrave.measurements.measurements import Measurements
     from margrave.mechanisms import Mechanism
+    from margrave.planning.expectation import Expectation
     from margrave.privacy.budget import Budget
     from margrave.privacy.ledger import Ledger
     from margrave.release.count_errors import Bounds
     from margrave.release.facts import Imprint
-    from margrave.release.publication import Publication
+    from margrave.release.publication import Publication, Tick
+    from margrave.release.release import Release
     from margrave.workload import Workload
 
 _DATA, _TABLES, _BUDGET = "The private table", "The tables wanted", "The budget"
@@ -62,6 +77,8 @@ _MOST_DOTS = 2000
 _RELEASE = ("release",)
 # What plans with targets minimise, where nothing else is asked for.
 TARGET_OBJECTIVE = "nonnegative"
+# A larger δ is more than one over the number of people in most tables.
+_LARGE_DELTA = 1e-5
 
 # Fields of a job by what they are about: the private table, the tables wanted, the budget, the folder and its report.
 _reading = partial(option, None, group=_DATA, commands=_READ)
@@ -75,7 +92,9 @@ _reporting = partial(option, None, group=WRITING, commands=_REPORT)
 
 @dataclass(frozen=True)
 class Job:
-    """What a command does; None where nothing was given.
+    """A whole release: what is read, measured, charged and written; None where nothing was given.
+
+    Options that the command line calls ``--up-to`` and a job file ``up-to`` are called ``up_to`` here.
 
     Attributes
     ----------
@@ -103,7 +122,7 @@ class Job:
     publisher, licence, contact, date
         Who publishes it, for the report.
     workers, scratch
-        Who shares the work after measuring, and where large arrays are kept.
+        Processes that divide the work after measuring, and where large arrays are kept.
     """
 
     data: str | None = option(
@@ -120,11 +139,11 @@ class Job:
     decimal: str | None = _reading("The decimal mark in a CSV file: . or ,")
     trim: bool | None = _reading("Strip the blanks around the fields of a CSV file.", negatable=True)
     null: tuple[str, ...] | None = _reading(
-        "A text that marks a missing value in a CSV file, such as '?'; may be repeated.", kind=Kind.TEXTS
+        "A text that marks a missing value in a CSV file, such as '?'; may be repeated.", kind=OptionKind.TEXTS
     )
     header: bool | None = _reading("Whether the first row of a CSV file holds the column names.", negatable=True)
     names: tuple[str, ...] | None = _reading(
-        "The names of the columns of a CSV file without a header, such as age,sex.", kind=Kind.NAMES
+        "The names of the columns of a CSV file without a header, such as age,sex.", kind=OptionKind.NAMES
     )
     privacy_id: str | None = _reading("The column that identifies the person of each row.")
     counts: str | None = _releasing("The column of counts, if each row is a count made elsewhere.")
@@ -138,14 +157,15 @@ class Job:
     domain: str | None = _wanted("The domain file, declared and reviewed.", path=True)
     kway: int | None = _wanted("All tables of K attributes.")
     up_to: int | None = _wanted("All tables of at most K attributes.")
-    tables: tuple[Names, ...] | None = _wanted("One table, such as age,sex; may be repeated.", kind=Kind.TABLES)
+    tables: tuple[Names, ...] | None = _wanted("One table, such as age,sex; may be repeated.", kind=OptionKind.TABLES)
     weight: Mapping[Names, float] | None = _wanted(
-        "The weight of a table, such as income=20 or age,sex=5; others have 1; may be repeated.", kind=Kind.NUMBERS
+        "The weight of a table, such as income=20 or age,sex=5; others have 1; may be repeated.",
+        kind=OptionKind.NUMBERS,
     )
     target: Mapping[Names, float] | None = option(
         None,
         "The 95 % margin of error that a table must have, such as age,sex=50; may be repeated.",
-        kind=Kind.NUMBERS,
+        kind=OptionKind.NUMBERS,
         group=_TABLES,
         commands=_SPEND,
     )
@@ -183,17 +203,18 @@ class Job:
         "Estimate the error of every published count; on by default, takes a few more reconstructions.", negatable=True
     )
     workers: int | str | None = _writing(
-        "Divide the work among N processes, or those of a Dask scheduler, as tcp://host:8786.", kind=Kind.WHOLE_OR_TEXT
+        "Divide the work among N processes, or those of a Dask scheduler, as tcp://host:8786.",
+        kind=OptionKind.WHOLE_OR_TEXT,
     )
     scratch: str | None = _writing("A folder for large arrays, where they do not fit into memory.", path=True)
     reliable: float | None = _writing(
-        "The largest relative error of a count that is called reliable; 0.12 by default.", kind=Kind.NUMBER
+        "The largest relative error of a count that is called reliable; 0.12 by default.", kind=OptionKind.NUMBER
     )
     care: float | None = _writing(
-        "The largest relative error of a count to use with care; 0.4 by default.", kind=Kind.NUMBER
+        "The largest relative error of a count to use with care; 0.4 by default.", kind=OptionKind.NUMBER
     )
     reliable_within: float | None = _writing(
-        "An error of at most this many people is reliable whatever the count; 1 by default.", kind=Kind.NUMBER
+        "An error of at most this many people is reliable whatever the count; 1 by default.", kind=OptionKind.NUMBER
     )
     title: str | None = _reporting("The title of the report.")
     publisher: str | None = _reporting("For the report: who publishes the release.")
@@ -204,8 +225,9 @@ class Job:
     method_options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path) -> Job:
+    def read(cls, path: str | os.PathLike[str]) -> Job:
         """Read a job file."""
+        path = Path(path)
         try:
             text = read_text(path, most_bytes=MOST_BYTES_BY_HAND)
             if text.count(".") > _MOST_DOTS:
@@ -371,7 +393,7 @@ class Job:
         """Return the mechanism, with its options."""
         name = self.mechanism_name
         chosen = mechanism_class(name)
-        options = dict(_own(self.mechanism_options, chosen, f"the mechanism {name}"))
+        options = dict(_own(self.mechanism_options, name, _mechanism_classes(), "mechanism"))
         if self.target is not None:
             # The weights by which targets are met are those of this objective.
             options.setdefault("objective", TARGET_OBJECTIVE)
@@ -384,7 +406,7 @@ class Job:
     def reconstructing(self) -> Method:
         """Return the method, with its options; it always gives tables, because the budget is spent by then."""
         usual = find(self.method or USUAL_METHOD)
-        return replace(usual, **_own(self.method_options, type(usual), f"the method {usual.name}")).lenient()
+        return replace(usual, **_own(self.method_options, usual.name, _method_classes(), "method")).lenient()
 
     def _bounds(self) -> Bounds:
         """Return where counts stop being reliable."""
@@ -469,6 +491,210 @@ class Job:
         notes = {name: text for name, text in (("title", self.title), ("release", release)) if text is not None}
         return Ledger(self.ledger, cap, any_domain=bool(self.ledger_any_domain), notes=notes)
 
+    def predict(self) -> Expectation | None:
+        """Return the errors to expect; None where they depend on the data. Nothing is opened."""
+        workload = self.targeted(self.workload(self.read_domain()))
+        return self.measuring().predict(workload, self.budget(), contributions=self.need("contributions"))
+
+    def budget_for(self, margins: Mapping[Names, float]) -> Budget:
+        """Return the least budget whose plan has these 95 % margins of error.
+
+        Parameters
+        ----------
+        margins
+            A margin for each table, by its attributes.
+        """
+        from margrave.planning.plans import budget_for_margin
+        from margrave.privacy.budget import Budget
+
+        if self.mechanism not in (None, DEFAULT_FOR_PLANS):
+            raise PlanError(
+                f"no budget can be found for the mechanism {self.mechanism}", remedy="leave out --mechanism"
+            )
+        domain = self.read_domain()
+        workload, rows = self.workload(domain), self.need("contributions")
+        options = {name: value for name, value in self.mechanism_options.items() if name == "objective"}
+        rho = max(
+            budget_for_margin(workload, attributes=names, margin=margin, contributions=rows, **options).rho
+            for names, margin in by_table(domain, margins).items()
+        )
+        return Budget.zcdp(rho=rho) if self.delta is None else Budget.zcdp(rho=rho, delta=self.delta)
+
+    def prepare(self) -> PreparedJob:
+        """Return the job ready to run; refuse all that can be refused before the table is read."""
+        from margrave.measurements.archive import KeptFile
+
+        publication, budget = self.publication(), self.budget()
+        workload = self.targeted(self.workload(self.read_domain()))
+        mechanism = self.measuring().prepare(workload, budget, contributions=self.need("contributions"))
+        self.source()  # refuses a table that cannot be described
+        kept, cells = KeptFile.beside(publication.folder), mechanism.cells(workload)
+        publication.check(workload, beside=8 * cells)
+        kept.require_room(cells)
+        ledger = self.open_ledger()
+        begins = ledger is not None and ledger.is_new
+        return PreparedJob(self, publication, workload, budget, mechanism, kept, ledger, begins)
+
+    def run(
+        self, *, progress: Callable[[str], Tick] | None = None, notify: Callable[[str], None] | None = None
+    ) -> Release:
+        """Measure the table, charge the ledger, reconstruct and write the folder; return the release.
+
+        Parameters
+        ----------
+        progress, notify
+            As for `PreparedJob.run`.
+        """
+        return self.prepare().run(progress=progress, notify=notify)
+
+    def publish(self, noisy: Measurements, *, progress: Callable[[str], Tick] | None = None) -> Release:
+        """Reconstruct the tables wanted from measurements, and write the folder. Costs no budget.
+
+        Parameters
+        ----------
+        noisy
+            Measurements that were kept, or made elsewhere.
+        progress
+            As for `Publication.publish`.
+        """
+        publication, workload = self.publication(), self.workload(noisy.domain)
+        publication.check(workload)
+        return publication.publish(noisy, workload, progress=progress)
+
+    def read_measurements(self, files: Sequence[Path], *, variance: float | None = None) -> Measurements:
+        """Read measurements from a file or a release, or make them from noisy tables over the job's domain.
+
+        Parameters
+        ----------
+        files
+            One .npz file, the folder of a release, or tables (CSV, Parquet).
+        variance
+            The variance of the noise, for tables without such a column.
+        """
+        from margrave.measurements.measurements import Measurements
+
+        if any(path.suffix == ".npz" or path.is_dir() for path in files):
+            if len(files) > 1:
+                raise JobError(
+                    "an .npz file or a folder is given with other files", remedy="give it alone, or give tables only"
+                )
+            return Measurements.load(files[0])
+        if self.domain is None:
+            raise JobError("noisy tables need their domain", remedy="give its file with --domain")
+        return Measurements.read_tables(files, self.read_domain(), variance=variance)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedJob:
+    """A job that can be run: everything that could be refused without reading the table was not.
+
+    Attributes
+    ----------
+    job
+        What was asked for.
+    publication, workload, budget, mechanism
+        What is made of its options.
+    kept
+        The file that holds the measurements until the release is finished; its ``path`` is None if there are none.
+    ledger
+        The ledger that is charged; None if none was named.
+    begins_ledger
+        Whether the ledger does not exist yet.
+    """
+
+    job: Job
+    publication: Publication
+    workload: Workload
+    budget: Budget
+    mechanism: Mechanism
+    kept: KeptFile
+    ledger: Ledger | None
+    begins_ledger: bool
+
+    def ledger_note(self) -> str | None:
+        """Return the sentence for a ledger that does not exist yet: one that was moved would start again at zero."""
+        from margrave.privacy.budget import Budget, format_budget
+
+        if self.ledger is None or not self.begins_ledger:
+            return None
+        cap = format_budget(Budget.zcdp(rho=self.ledger.cap, delta=self.budget.delta))
+        return (
+            f"ledger: a new ledger is created, {self.ledger.path}, with the cap {cap}. If this table has a ledger "
+            "elsewhere, stop now (Ctrl-C) and name that file."
+        )
+
+    def run(
+        self, *, progress: Callable[[str], Tick] | None = None, notify: Callable[[str], None] | None = None
+    ) -> Release:
+        """Measure the table, charge the ledger, reconstruct and write the folder; return the release.
+
+        Measurements that are paid for are never lost: they are in a file beside the folder until that is complete, and
+        an error after the charge says where they are and how to continue from them. An interruption (Ctrl-C, SIGTERM,
+        SIGHUP) is an `InterruptionError`, which says what was charged.
+
+        Parameters
+        ----------
+        progress
+            Called with the name of each stage; returns a function that is called with how much of it is done, and of
+            how much (None if unknown).
+        notify
+            Called with sentences about how the table is read.
+        """
+        from margrave.mechanisms.spending import terminable
+
+        begin = progress or (lambda stage: lambda done, total: None)
+        try:
+            noisy = self._measure(begin, notify)
+            with terminable():
+                released = self.publication.publish(noisy, self.workload, progress=begin)
+        except MargraveError as error:
+            if self.kept.path is None:
+                raise
+            raise type(error)(error.problem, remedy=_joined(error.remedy, self._continuation())) from error
+        except KeyboardInterrupt as error:
+            raise InterruptionError(str(error) or self._interrupted(), remedy=self._continuation()) from None
+        self.kept.remove()
+        return released
+
+    def _measure(self, begin: Callable[[str], Tick], notify: Callable[[str], None] | None) -> Measurements:
+        """Measure the table; signals wait until what was paid for is on disk."""
+        from margrave.mechanisms import Run
+
+        source = replace(self.job.source(), progress=begin("counting"), notify=notify)
+        stages = begin("measuring") if self.mechanism.staged else None
+        run = Run(ledger=self.ledger, keep=self.kept.save, defer_signals=True, progress=stages)
+        contributions = self.job.need("contributions")
+        return self.mechanism.measure(source, self.workload, self.budget, contributions=contributions, run=run)
+
+    def _continuation(self) -> str:
+        """Return where the measurements are and the command that continues from them; nothing if there are none."""
+        path = self.kept.path
+        if path is None:
+            return ""
+        command = shlex.join(["margrave", "reconstruct", os.path.relpath(path), *self.job.reconstruct_words()])
+        return f"the measurements are paid for and kept in {path}; to continue from them at no cost: {command}"
+
+    def _interrupted(self) -> str:
+        """Return what a run that was interrupted has cost."""
+        from margrave.privacy.budget import format_budget
+
+        charged = self.kept.path is not None
+        return (
+            f"interrupted; {format_budget(self.budget)} is charged" if charged else "interrupted; nothing was charged"
+        )
+
+
+def _joined(*sentences: str) -> str:
+    """Return those sentences that are not empty as one."""
+    return "; ".join(filter(None, sentences))
+
+
+def delta_notes(budget: Budget) -> list[str]:
+    """Return a warning about a δ that is not small: the probability with which the bound on ε may fail."""
+    if budget.delta <= _LARGE_DELTA:
+        return []
+    return [f"δ = {float(budget.delta):g} is large: take far less than one over the number of people, such as 1e-9."]
+
 
 def budget_of(epsilon: float | None, rho: float | None, delta: float | None, prefix: str) -> Budget:
     """Return the budget of ε and δ, or of ρ, whichever was given."""
@@ -486,7 +712,7 @@ def budget_of(epsilon: float | None, rho: float | None, delta: float | None, pre
 
 def mechanism_options() -> dict[str, Option]:
     """Return the options of all mechanisms, by name; their modules are imported for it."""
-    return _options_by_name({name: mechanism_class(name) for name in MECHANISMS}, MEASURING)
+    return _options_by_name(_mechanism_classes(), MEASURING)
 
 
 def mechanism_summary() -> str:
@@ -498,12 +724,22 @@ def mechanism_summary() -> str:
 
 def method_options() -> dict[str, Option]:
     """Return the options of all methods, by name."""
-    return _options_by_name({one.name: type(one) for one in methods.REGISTERED}, WRITING)
+    return _options_by_name(_method_classes(), WRITING)
 
 
 def all_options() -> tuple[Option, ...]:
     """Return every option: those of a job, of mechanisms and of methods. Each is a key of job files."""
     return (*options_of(Job), *mechanism_options().values(), *method_options().values())
+
+
+def _mechanism_classes() -> dict[str, type]:
+    """Return all mechanisms by name."""
+    return {name: mechanism_class(name) for name in MECHANISMS}
+
+
+def _method_classes() -> dict[str, type]:
+    """Return all methods by name."""
+    return {one.name: type(one) for one in methods.REGISTERED}
 
 
 def _options_by_name(declared: Mapping[str, type], group: str) -> dict[str, Option]:
@@ -529,17 +765,22 @@ def _default(one: Option) -> str:
     """Return the words for the default of an option; nothing for one that has none."""
     if one.default is None:
         return ""
-    plain = ("yes" if one.default else "no") if one.kind is Kind.FLAG else f"{one.default}"
+    plain = ("yes" if one.default else "no") if one.kind is OptionKind.FLAG else f"{one.default}"
     return f" Default: {plain}."
 
 
-def _own(given: Mapping[str, Any], chosen: type, what: str) -> dict[str, Any]:
-    """Return options if they are those of what was chosen."""
-    known = {one.name: one for one in options_of(chosen)}
+def _own(given: Mapping[str, Any], chosen: str, classes: Mapping[str, type], what: str) -> dict[str, Any]:
+    """Return options if they are those of the mechanism or method that was chosen."""
+    known = {name: {one.name: one for one in options_of(own)} for name, own in classes.items()}
     for name in given:
-        if name not in known:
-            its = f"its options are {', '.join(one.flag for one in known.values())}" if known else "it has no options"
-            raise JobError(f"--{name.replace('_', '-')} is not an option of {what} ({its})", remedy="leave it out")
+        if name not in known[chosen]:
+            flags = ", ".join(one.flag for one in known[chosen].values())
+            its = f"its options are {flags}" if flags else "it has no options"
+            others = " or ".join(f"--{what} {other}" for other in known if name in known[other])
+            raise JobError(
+                f"--{name.replace('_', '-')} is not an option of the {what} {chosen} ({its})",
+                remedy=f"leave it out, or give {others}" if others else "leave it out",
+            )
     return dict(given)
 
 

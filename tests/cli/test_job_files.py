@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from margrave.cli.job import Job
 from margrave.domain import Domain
 from margrave.errors import BudgetRefusedError, DataError, JobError, LedgerError, PlanError
+from margrave.job import Job
 from margrave.privacy.budget import Budget
 
 DOMAIN = Domain.fromdict({"age": 3, "sex": 2, "region": 4})
