@@ -10,6 +10,7 @@ from margrave.algebra.layout import Layout
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
 from margrave.reconstruction.prior import automatic
+from margrave.reconstruction.prior.cells import mutual_information
 from margrave.reconstruction.prior.levels import Levels
 from tests.planner import count_tables
 
@@ -285,3 +286,23 @@ def test_single_attributes_stay_as_the_pairs_left_them(case, monkeypatch):
         )
         np.testing.assert_allclose(layout.view(levels.residuals, place), expected, rtol=1e-9, atol=1e-7)
     assert levels.residuals[0] == truth[0]
+
+
+def test_a_pair_that_was_never_measured_says_nothing_about_others(case, monkeypatch):
+    """It is a prediction itself: how much two attributes depend on each other is asked of measured pairs alone."""
+    layout, truth = case
+    variances = np.where(layout.index.order > 0, 50.0, 0.0)
+    never = [(0, 1), (2, 4)]
+    for pair in never:
+        variances[layout.places[pair]] = np.inf
+    asked = []
+
+    def noted(pairs, *others):
+        asked.append({tuple(pair) for pair in pairs.tolist()})
+        return mutual_information(pairs, *others)
+
+    monkeypatch.setattr("margrave.reconstruction.prior.levels.mutual_information", noted)
+    Levels(layout, measure(layout, truth, variances, 9).values, variances, truth[0]).run()
+    measured = set(combinations(range(len(layout.sizes)), 2)) - set(never)
+    assert asked == [measured] * len(asked)
+    assert asked
