@@ -306,3 +306,18 @@ def test_a_pair_that_was_never_measured_says_nothing_about_others(case, monkeypa
     measured = set(combinations(range(len(layout.sizes)), 2)) - set(never)
     assert asked == [measured] * len(asked)
     assert asked
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_tables_weigh_by_their_expected_errors_in_units_of_the_median(order):
+    layout = Layout.of((3, 2, 4), list(combinations(range(3), order)))
+    levels = Levels(layout, np.zeros(layout.cells), np.ones(len(layout.sets)), 50.0)
+    draw = np.random.default_rng(order)
+    levels.errors[:] = draw.lognormal(3, 1, len(layout.sets))
+    levels.errors[:3] = 0.0, 1e-9, 1e12
+    expected = []
+    for members, error in zip(layout.sets, levels.errors, strict=True):
+        relative = min(max(error / np.median(levels.errors[levels.errors > 0]), 1e-4), 1e4) if error > 0 else 1.0
+        single = 30.0 if len(members) == 1 and order > 2 else 1.0
+        expected.append(single * 2.0 ** -len(members) / np.sqrt(relative))
+    np.testing.assert_allclose(levels.weights(), expected, rtol=1e-12)
