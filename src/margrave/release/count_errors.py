@@ -116,6 +116,8 @@ _KNOT_CELLS = 10.0
 # Pairs of the tables that this was chosen on depart from independence with a φ of 1 to 190, 35 in the median.
 _CLUMPS = np.geomspace(1.0, 1000.0, 61)
 _USUAL_CLUMPS = {1: (1.0, 1.0), 2: (10.0, 1.5)}
+# Counts of more standard errors than this stand out by themselves, and say nothing about clumps that do not.
+_HIDDEN = 3.0
 # A count below this share of the table's mean counts as that much: a zero among large counts is less certain than one
 # among empty cells.
 _EMPTIEST = 0.25
@@ -743,7 +745,7 @@ class _Pool:
             relative = self._relative(table, variance)
             near = _nearest_knot(relative)
             seen = np.bincount(near, minlength=KNOTS)
-            kinds = np.flatnonzero(seen)
+            kinds = np.flatnonzero(seen * (_KNOTS <= _HIDDEN))
             left = np.bincount(near, self.cells[begin:end] / variance - 1 - _heights(relative, spread[k]), KNOTS)[kinds]
             raised, counts = (
                 np.bincount(near, values, KNOTS)[kinds] / seen[kinds]
