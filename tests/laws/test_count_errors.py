@@ -13,7 +13,17 @@ from margrave.algebra import transform
 from margrave.algebra.layout import Layout
 from margrave.methods.method import Made, Method, Request, Words
 from margrave.reconstruction.estimates import Estimates, estimate_residuals
-from margrave.release.count_errors import Bounds, Line, Reliability, _Pool, largest_square, learn_errors
+from margrave.release.count_errors import (
+    KNOTS,
+    Bounds,
+    CutOff,
+    Line,
+    Reliability,
+    _Pool,
+    _smoothed_away,
+    largest_square,
+    learn_errors,
+)
 from margrave.synthesis.made_up_draws import pretended_noise
 
 
@@ -105,6 +115,91 @@ def test_the_spread_is_the_variance_of_a_linear_method():
         # Pooling adds ten cells, with more noise the larger the count.
         assert (heights[k][many] < 0.36 + 0.64 * 10 / 30 + 0.11).all()
         assert (np.diff(heights[k]) >= -1e-12).all()
+
+
+@pytest.mark.parametrize(("clump", "least", "most"), [(1.0, 1.0, 4.0), (10.0, 6.5, 16.0)])
+def test_the_size_of_clumps_is_found_where_a_method_publishes_what_is_predicted(clump, least, most):
+    """φ of 64,000 cells of 40 people each, with noise of 93 a cell, that vary by φ × 40 around what is published.
+
+    The mean of what cells err by has a standard deviation of 8,600 √(2/64,000) = 48, so that of φ is 1.2: both ranges
+    are missed by one seed in a thousand, and either φ would be noticed in place of the other.
+    """
+    layout = Layout.of((40, 40, 40), [(0, 1, 2)])
+    draw = np.random.default_rng(11)
+    true = 40 + np.sqrt(clump * 40) * draw.standard_normal((40, 40, 40))
+    variances = np.full(len(layout.sets), 1e4)
+    variances[0] = 1.0
+    noise = next(iter(pretended_noise(layout, variances, seed=12, draws=1)))
+    truth, published = np.empty(layout.cells), np.empty(layout.cells)
+    for place, members in enumerate(layout.sets):
+        summed = tuple(axis for axis in range(3) if axis not in members)
+        layout.view(truth, place)[...] = true.sum(axis=summed)
+        layout.view(published, place)[...] = 40.0 * 40 ** len(summed)
+    values = transform.decompose(layout, truth) + noise
+    estimates = Estimates(layout, values, np.ones(len(layout.sets), dtype=np.int64), 1 / variances)
+    found = _Pool.of(estimates, published, variances).clumps(np.zeros((4, KNOTS)))
+    assert least <= found[3] <= most
+    assert (found >= 1).all()
+
+
+def test_what_a_measurement_does_not_show_is_the_bias_of_the_posterior_mean():
+    """A cell that varies by v around its prediction, measured with noise V: what v V²/(v + V)² is, by simulation."""
+    draw = np.random.default_rng(3)
+    count, clump, variance = 50.0, 4.0, 300.0
+    away = np.sqrt(clump * count) * draw.standard_normal(200_000)
+    bias = away * (clump * count / (clump * count + variance)) - away
+    expected = _smoothed_away(np.array([count]), np.array([count]), variance, clump)
+    # The mean square of 200,000 normal numbers is off by 0.3 % as standard deviation.
+    np.testing.assert_allclose(np.mean(bias**2), expected[0], rtol=0.016)
+
+
+def test_no_interval_ends_above_what_contains_the_count_unless_by_its_own_error():
+    release = released(0.1, 0, "lnn")
+    for members in WORKLOAD.positions:
+        names = DOMAIN.names(members)
+        table = release.table(*names)
+        own = np.ceil(table.values + 1.2 * 1.96 * table.count_error)
+        for axis in range(len(names)):
+            line = release.table(*(name for name in names if name != names[axis]))
+            assert (table.count_high <= np.maximum(np.expand_dims(line.count_high, axis), np.maximum(own, 1))).all()
+
+
+def test_errors_of_sums_that_were_cut_off_at_zero_are_known_without_learning():
+    """Equation (8) against true errors of a part of 6 cells, of the rest of 9, and of their product; 40,000 draws.
+
+    Each difference has mean zero; 5 standard deviations are one false alarm in a million. Without the part of the noise
+    that is cut off with the cells, k = 1, all three would be off by more than that.
+    """
+    draw = np.random.default_rng(8)
+    true = np.array([0, 0, 0, 2, 30, 8, 0, 0, 1, 0, 0, 4, 60, 0, 12], dtype=float)
+    # Cells with a common error as well: the covariance of any two is the same.
+    seen = true + 9 * draw.standard_normal((40_000, 15)) + 2 * draw.standard_normal((40_000, 1))
+    cut = np.maximum(seen, 0)
+    one, other = (
+        CutOff(cut[:, own].sum(axis=1), seen[:, own].sum(axis=1), (cut[:, own] > 0).mean(axis=1), len(true[own]))
+        for own in (slice(0, 6), slice(6, 15))
+    )
+    away = one.counts - true[:6].sum(), other.counts - true[6:].sum()
+    for first, second, covariance, exact in (
+        (one, one, 6 * 81 + 36 * 4, away[0] ** 2),
+        (other, other, 9 * 81 + 81 * 4, away[1] ** 2),
+        (one, other, 54 * 4, away[0] * away[1]),
+    ):
+        found = first.products(second, covariance) - exact
+        deviation = found.std() / np.sqrt(len(found))
+        assert abs(found.mean()) < 5 * deviation
+        assert covariance * (2 - first.kept - second.kept).mean() > 5 * deviation
+
+
+@pytest.mark.parametrize("method", ["trunc", "trunc+rescale"])
+def test_counts_that_are_cut_off_have_errors_without_draws_that_hold(method):
+    """Sums of one-way tables and totals of five releases: what is expected is what is found, within a third."""
+    true, count, error, low, high, _, order = cells(1.0, method)
+    for k in (1, 2):
+        own = order == k
+        assert 2 / 3 < np.sqrt(np.mean(error[own] ** 2) / np.mean((count - true)[own] ** 2)) < 3 / 2
+        assert np.mean((low <= true) & (true <= high), where=own) > 0.93
+    assert released(1.0, 0, method).errors.draws == 0
 
 
 def cells(epsilon, method="lnn"):

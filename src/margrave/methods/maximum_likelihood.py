@@ -86,6 +86,7 @@ class Truncated(Method):
     rescale: bool = False
 
     nonnegative: ClassVar[bool] = True
+    cuts_off: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.rescale, bool):

@@ -118,6 +118,9 @@ class Method(ABC):
         Whether no cell of its tables is negative.
     unbiased
         Whether its tables are the unbiased estimates themselves.
+    cuts_off
+        Whether its tables are the unbiased estimates with negative cells set to zero, perhaps scaled, each by itself:
+        then the errors of its counts are known without learning.
     restarts
         Whether it has rounds: it can start from the solution of an earlier release (`Request.start`), and its work can
         be divided (`Request.workers`).
@@ -129,6 +132,7 @@ class Method(ABC):
     agree: ClassVar[bool] = False
     nonnegative: ClassVar[bool] = False
     unbiased: ClassVar[bool] = False
+    cuts_off: ClassVar[bool] = False
     restarts: ClassVar[bool] = False
     objective: ClassVar[str] = "total_variance"
 
@@ -265,7 +269,7 @@ class Unrecorded(Method):
 
     def __post_init__(self) -> None:
         # What a method promises is a constant of its class, and here a constant of another class.
-        for trait in ("arrays", "agree", "nonnegative", "unbiased", "objective"):
+        for trait in ("arrays", "agree", "nonnegative", "unbiased", "cuts_off", "objective"):
             object.__setattr__(self, trait, getattr(self.like, trait))
 
     @property

@@ -73,6 +73,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import Enum
+from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING
 
@@ -115,6 +116,8 @@ _KNOT_CELLS = 10.0
 # Pairs of the tables that this was chosen on depart from independence with a φ of 1 to 190, 35 in the median.
 _CLUMPS = np.geomspace(1.0, 1000.0, 61)
 _USUAL_CLUMPS = {1: (1.0, 1.0), 2: (10.0, 1.5)}
+# Counts of more standard errors than this stand out by themselves, and say nothing about clumps that do not.
+_HIDDEN = 3.0
 # A count below this share of the table's mean counts as that much: a zero among large counts is less certain than one
 # among empty cells.
 _EMPTIEST = 0.25
@@ -411,6 +414,67 @@ class _Means:
 
 
 @dataclass(frozen=True, eq=False)
+class CutOff:
+    """Sums T of cells that were cut off at zero, beside the sums X of what they were cut from.
+
+    With e = T − true = (T − X) + (X − true), Stein's lemma gives the mean of a product of two errors,
+
+        E e_1 e_2 = E (T_1 − X_1)(T_2 − X_2) + Cov(X_1, X_2) (k_1 + k_2 − 1),                                       (8)
+
+    k the mean of ∂c/∂x over the cells of a sum: all of them have the same covariance with the other sum. For a method
+    that cuts off and does nothing else that is exact, with k the share of cells that are left.
+
+    Attributes
+    ----------
+    counts, estimate
+        T and X; of one shape.
+    kept
+        k, of the same shape.
+    cells
+        How many cells each sum has.
+    """
+
+    counts: Floats
+    estimate: Floats
+    kept: Floats
+    cells: int
+
+    def rest(self, part: CutOff) -> CutOff:
+        """Return the sums of all cells that are not in a part of these."""
+        cells = max(self.cells - part.cells, 1)
+        kept = (self.cells * self.kept - part.cells * part.kept) / cells
+        return CutOff(self.counts - part.counts, self.estimate - part.estimate, kept, cells)
+
+    def products(self, other: CutOff, covariance: float) -> Floats:
+        """Return (8) without the mean: an unbiased estimate of the product of two errors."""
+        away = (self.counts - self.estimate) * (other.counts - other.estimate)
+        products: Floats = away + covariance * (self.kept + other.kept - 1)
+        return products
+
+    def squares(self, variance: float) -> Floats:
+        """Return the expected squared error of each sum, (8).
+
+        Where nothing is left of a sum (8) is as uncertain as the noise: the mean over such sums counts, and at least
+        half a standard error, since any smaller count may have been cut off. Sums of several cells err by no less than
+        their estimates.
+        """
+        squares = self.products(self, variance)
+        empty = self.counts <= 0
+        if empty.any():
+            squares = np.where(empty, max(float(squares[empty].mean()), variance / 4), squares)
+        least = variance if self.cells > 1 else min(variance, _LEAST_ERROR**2)
+        found: Floats = np.maximum(squares, least)
+        return found
+
+    def parts(self, part: CutOff, variances: tuple[float, float], covariance: float) -> PartErrors:
+        """Return what is expected of a part and of the rest of these sums, given V of both and their covariance."""
+        rest = self.rest(part)
+        squares = part.squares(variances[0]), rest.squares(variances[1])
+        most = np.sqrt(squares[0] * squares[1])
+        return PartErrors(*squares, np.clip(part.products(rest, covariance), -most, most))
+
+
+@dataclass(frozen=True, eq=False)
 class PartErrors:
     """Expected squares of the errors of a part and of the rest of its whole, and their expected product, by group."""
 
@@ -466,7 +530,13 @@ def _unmeasured(mean: float, counts: Floats) -> Floats | float:
 
 
 def learn_errors(
-    method: Method, request: Request, made: Made, *, seed: int = SEED, bounds: Bounds = BOUNDS
+    method: Method,
+    request: Request,
+    made: Made,
+    *,
+    seed: int = SEED,
+    bounds: Bounds = BOUNDS,
+    beside: Estimates | None = None,
 ) -> CountErrors | None:
     """Return what can be learned about the errors of tables that were made; None where noise has no single variance.
 
@@ -482,6 +552,8 @@ def learn_errors(
         Of the pretended noise.
     bounds
         Where counts stop being reliable.
+    beside
+        The unbiased estimates that are published beside the counts; by default those that these were made from.
     """
     estimates = request.estimates
     layout = estimates.layout
@@ -494,7 +566,8 @@ def learn_errors(
     if not known.all():
         squares = _sums(layout, np.square(made.marginals))
         guessed = _guessed(method, request, variances) * squares / np.maximum(layout.degrees, 1.0)
-    if method.unbiased:
+    # Where counts that are cut off at zero have what they were cut from beside them, `CutOff` knows their errors.
+    if method.unbiased or (method.cuts_off and known.all() and (beside is None or beside is estimates)):
         curve = np.tile(np.eye(1, CURVE), (orders, 1))
         return CountErrors(np.where(known, variances, guessed), curve, seed, 0, bounds, noise=variances)
     measured = np.where(known, variances, 0.0)
@@ -672,7 +745,7 @@ class _Pool:
             relative = self._relative(table, variance)
             near = _nearest_knot(relative)
             seen = np.bincount(near, minlength=KNOTS)
-            kinds = np.flatnonzero(seen)
+            kinds = np.flatnonzero(seen * (_KNOTS <= _HIDDEN))
             left = np.bincount(near, self.cells[begin:end] / variance - 1 - _heights(relative, spread[k]), KNOTS)[kinds]
             raised, counts = (
                 np.bincount(near, values, KNOTS)[kinds] / seen[kinds]
@@ -736,12 +809,21 @@ class _Pool:
 
     def _means(self, table: int, expected: Floats) -> tuple[float, float]:
         """Return B and V of a cell of a table."""
-        layout = self.layout
-        parts = list(layout.subsets(table))
-        cells, inside = np.diff(layout.index.offset)[table], np.diff(layout.index.offset)[parts]
-        factors = layout.degrees[parts] * inside / float(cells) ** 2
-        variances = np.maximum(self.variances[parts], _LEAST_VARIANCE) * (self.variances[parts] > 0)
-        return float(expected[parts] @ factors), float(variances @ factors)
+        parts, factors, variance = self._factors[table]
+        return float(expected[parts] @ factors), variance
+
+    @cached_property
+    def _factors(self) -> list[tuple[NDArray[np.intp], Floats, float]]:
+        """By table: the residuals inside it, their factors in a cell, and V of a cell."""
+        layout, found = self.layout, []
+        sizes = np.diff(layout.index.offset)
+        weights = layout.degrees * sizes
+        variances = np.maximum(self.variances, _LEAST_VARIANCE) * (self.variances > 0)
+        for table, cells in enumerate(sizes.tolist()):
+            parts = np.fromiter(layout.subsets(table), dtype=np.intp)
+            factors = weights[parts] / float(cells) ** 2
+            found.append((parts, factors, float(variances[parts] @ factors)))
+        return found
 
 
 def _ramps(relative: Floats) -> Floats:
@@ -862,7 +944,8 @@ def count_interval(
     if noise is not None:
         # Not further than the noise itself would ask for, unless a method adds errors of its own to the noise.
         usual = errors <= _OWN_ERRORS * noise
-        reach = np.where(usual, np.minimum(reach, _MOST_REACH * z * noise), reach)
+        most = noise if smoothed else np.maximum(errors, noise)
+        reach = np.where(usual, np.minimum(reach, _MOST_REACH * z * most), reach)
     below, above = reach, reach
     if estimate is not None and std_error is not None:
         below, above = _towards(estimate - counts, reach, _NEAR * z * std_error, 2 * _MOST_WIDTH * z * std_error)

@@ -92,7 +92,7 @@ def reconstruct(
         used = unbiased if chosen.unbiased else estimates
         request = Request(measurements, workload, used, progress, begin, pool)
         made = chosen.make(request)
-        learned = learn_errors(chosen, request, made, bounds=bounds) if errors else None
+        learned = learn_errors(chosen, request, made, bounds=bounds, beside=unbiased) if errors else None
     counts = Counts(layout, made.marginals)
     return Release(workload, chosen, unbiased, counts, made.solution, measurements.provenance, measurements, learned)
 

@@ -22,7 +22,7 @@ from margrave.domain.values import Label, table_label
 from margrave.errors import ReleaseError
 from margrave.measurements.entries import read_only
 from margrave.release.condition import Masks, both, read_condition
-from margrave.release.count_errors import BOUNDS, Line, count_interval, least_high
+from margrave.release.count_errors import BOUNDS, CutOff, Line, count_interval, least_high
 from margrave.release.share import Share
 from margrave.release.table import Counts, Table
 from margrave.release.uncertainty import Mask, direct_noise, query_covariance, unmeasured
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from margrave.domain.domain import Domain
     from margrave.methods.method import Method
     from margrave.reconstruction.estimates import Estimates
-    from margrave.release.count_errors import CountErrors
+    from margrave.release.count_errors import CountErrors, PartErrors
     from margrave.workload import Workload
 
 _MOST_NAMED = 3
@@ -144,9 +144,8 @@ class PublishedTables:
         positions = layout.sets[place]
         if self.method.agree or positions in self._wanted:
             return self.counts.table(place)
-        inside = set(positions)
-        source = next(members for members in self.workload.positions if inside <= set(members))
-        summed = tuple(axis for axis, member in enumerate(source) if member not in inside)
+        source = self._source(place)
+        summed = tuple(axis for axis, member in enumerate(source) if member not in positions)
         return np.asarray(self.counts.table(layout.places[source]).sum(axis=summed))
 
     def unbiased(self, place: int) -> Floats:
@@ -164,6 +163,30 @@ class PublishedTables:
             for part in layout.subsets(place)
         }
         return transform.reconstruct_marginal(inside, layout.shape(place))
+
+    @property
+    def closed_form(self) -> bool:
+        """Whether errors of counts follow from what these were cut off from, which is published beside them."""
+        return self.method.cuts_off and self.errors is not None and self.errors.draws == 0
+
+    def kept(self, place: int) -> tuple[Floats, int]:
+        """Return what is left of a change of the cells of a table that is cut off at zero, and how many cells it sums.
+
+        For a table of the workload one, or the scale, where a cell is above zero; else the mean over what it sums.
+        """
+        layout, members = self.estimates.layout, self._source(place)
+        source = layout.places[members]
+        above, estimate = self.counts.table(source), self.unbiased(source)
+        kept = np.divide(above, estimate, out=np.zeros(above.shape), where=(above > 0) & (estimate > 0))
+        summed = tuple(axis for axis, member in enumerate(members) if member not in layout.sets[place])
+        return np.asarray(kept.mean(axis=summed)), math.prod(kept.shape[axis] for axis in summed)
+
+    def _source(self, place: int) -> AttributeSet:
+        """Return the table of the workload that a table by a method without agreement is taken from."""
+        positions = self.estimates.layout.sets[place]
+        if positions in self._wanted:
+            return positions
+        return next(members for members in self.workload.positions if set(positions) <= set(members))
 
     def missing(self, place: int, query: Sequence[Mask]) -> tuple[str, ...]:
         """Return the residuals that a query over a table needs and that were never measured, in words."""
@@ -274,6 +297,11 @@ class _Contained:
             tables, place = self.tables, self.place
             if tables.errors is None:
                 raise ReleaseError("the release has no errors of its counts", remedy="reconstruct with errors=True")
+            if tables.closed_form:
+                variance = tables.errors.std_error(tables.estimates, place, _cell(tables, place, query)) ** 2
+                errors = np.sqrt(_cut_off(tables, place, query).squares(variance))
+                self.found[key] = errors, None
+                return self.found[key]
             # Tables that do not agree are not near their means: what is cut off at zero is too large.
             lines = [self._line(query, name) for name in _narrow(query)] if tables.method.agree else []
             values = _counted(tables, query, tables.values(place), place)
@@ -303,6 +331,19 @@ class _Contained:
             counts, errors, high = (np.expand_dims(one, axis) for one in (counts, errors, high))
         share = 1 / size if name in query.by else np.count_nonzero(query.masks[name]) / size
         return Line(counts, errors, share, high)
+
+
+def _cut_off(tables: PublishedTables, place: int, query: Query) -> CutOff:
+    """Return the counts of a query beside what they were cut off from."""
+    names = tables.domain.names(tables.estimates.layout.sets[place])
+    cells = math.prod(int(np.count_nonzero(query.masks[name])) for name in names if name not in query.by)
+    kept, inside = tables.kept(place)
+    return CutOff(
+        _counted(tables, query, tables.values(place), place),
+        _counted(tables, query, tables.unbiased(place), place),
+        _counted(tables, query, kept, place) / cells,
+        cells * inside,
+    )
 
 
 def _narrow(query: Query) -> list[str]:
@@ -340,13 +381,26 @@ def answer_share(tables: PublishedTables, where: Where, of: Where, *, by: Iterab
     cells = _cell(tables, place, part), _cell(tables, place, whole)
     above, below = (answer(tables, place, query, level) for query in (part, whole))
     expected = None
-    if tables.errors is not None and below.count_error is not None:
+    if tables.closed_form:
+        expected = _cut_off_parts(tables, place, (part, whole), cells)
+    elif tables.errors is not None and below.count_error is not None:
         share = float(
             np.prod([np.count_nonzero(one) / np.count_nonzero(all_of) for one, all_of in zip(*cells, strict=True)])
         )
         line = Line(below.values, below.count_error, share)
         expected = tables.errors.of_parts(tables.estimates, place, cells, above.values, line)
     return Share.of(above, below, tables.covariance(place, *cells), expected)
+
+
+def _cut_off_parts(
+    tables: PublishedTables, place: int, queries: tuple[Query, Query], cells: tuple[Sequence[Mask], Sequence[Mask]]
+) -> PartErrors:
+    """Return what is expected of the errors of a part and of the rest of its whole where both were cut off at zero."""
+    inside, both, whole = (
+        query_covariance(tables.estimates, place, *pair) for pair in ((cells[0], cells[0]), cells, (cells[1], cells[1]))
+    )
+    part, all_of = (_cut_off(tables, place, query) for query in queries)
+    return all_of.parts(part, (inside, max(whole - 2 * both + inside, 0.0)), both - inside)
 
 
 def _all(domain: Domain, name: str) -> Mask:

@@ -326,7 +326,10 @@ def checked_rows(rows: object, total: float) -> int:
     if not 0 <= count <= _MOST_ROWS:
         raise ReleaseError(f"{count:,} rows are asked for", remedy=f"at most {_MOST_ROWS:,} can be made")
     if count > 0 and not total > 0:
-        raise ReleaseError("the release counts nobody, so there are no rows to make", remedy="rows=0")
+        raise ReleaseError(
+            "the release counts nobody, so there are no rows to make",
+            remedy="ask for rows=0, or for rows of another release",
+        )
     return count
 
 

@@ -250,7 +250,7 @@ def test_attributes_that_are_in_no_table_have_no_column():
 def test_a_release_that_counts_nobody():
     layout = Layout.of((2, 3), [(0, 1)])
     assert make_codes(layout, np.zeros(layout.cells)).codes.shape == (0, 2)
-    with pytest.raises(ReleaseError, match=r"the release counts nobody.*; rows=0"):
+    with pytest.raises(ReleaseError, match=r"the release counts nobody.*; ask for rows=0"):
         make_codes(layout, np.zeros(layout.cells), rows=5)
 
 
