@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from margrave.reconstruction.estimates import Estimates
     from margrave.reconstruction.nonnegative.workers import WorkerPool
 
-# Rounds between looks: a least number, and a factor of the rounds done; fewer, but so many, where the last two looks say
-# that the end is nearer.
+# Rounds between looks: a least number, and a factor of the rounds done; fewer where the last two looks say that the end
+# is nearer, but never fewer than the last number here.
 _LOOK_EVERY, _LOOK_GROWTH = 10, 1.1
 _FEWEST_TO_LOOK = 3
 # From an earlier solution the first look comes at once, the next ones after twice as many rounds each time.
