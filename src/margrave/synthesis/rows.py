@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from margrave.errors import ReleaseError, import_optional
+from margrave.errors import ReleaseError, StoreError, import_optional
 from margrave.files import replacing
 from margrave.memory import require_memory
 from margrave.synthesis.fitting import MOST_SWEEPS, count_rows, fit_rows
@@ -47,8 +47,8 @@ WORDS = (
 _SUFFIXES = {".csv": "CSV", ".parquet": "Parquet", ".arrow": "Arrow", ".feather": "Arrow"}
 _MOST_ROWS = 2**31 - 1
 # Bytes a row takes for each attribute, and a cell of the tables, while rows are made: the rows, what they want and the
-# random order; three copies of the tables and the tables of one attribute.
-_ROW_BYTES, _ROW_EXTRA, _CELL_BYTES = 4, 40, 28
+# random order; four copies of the tables and the tables of one attribute, with their weights.
+_ROW_BYTES, _ROW_EXTRA, _CELL_BYTES = 4, 40, 44
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class Rows:
                     document = {"@context": "http://www.w3.org/ns/csvw", "url": file.name, **_named(self.metadata)}
                     stream.write(json.dumps(document, ensure_ascii=False, indent=2).encode() + b"\n")
         except OSError as error:
-            raise ReleaseError(f"{file} cannot be written ({error.strerror})", remedy="name another file") from error
+            raise StoreError(f"{file} cannot be written ({error.strerror})", remedy="name another file") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,7 +326,10 @@ def checked_rows(rows: object, total: float) -> int:
     if not 0 <= count <= _MOST_ROWS:
         raise ReleaseError(f"{count:,} rows are asked for", remedy=f"at most {_MOST_ROWS:,} can be made")
     if count > 0 and not total > 0:
-        raise ReleaseError("the release counts nobody, so there are no rows to make", remedy="rows=0")
+        raise ReleaseError(
+            "the release counts nobody, so there are no rows to make",
+            remedy="ask for rows=0, or for rows of another release",
+        )
     return count
 
 
@@ -337,9 +340,9 @@ def checked_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
         raise ReleaseError(f"{file} does not say in which form", remedy=f"end its name in {', '.join(_SUFFIXES)}")
     for one in (file, _words_file(file)) if file.suffix.lower() == ".csv" else (file,):
         if one.exists() and not overwrite:
-            raise ReleaseError(f"{one} already exists", remedy="name another file, or replace it with overwrite=True")
+            raise StoreError(f"{one} already exists", remedy="name another file, or replace it with overwrite=True")
     if not file.absolute().parent.is_dir():
-        raise ReleaseError(f"the folder {file.absolute().parent} is not there", remedy="make it first")
+        raise StoreError(f"the folder {file.absolute().parent} is not there", remedy="make it first")
     return file
 
 

@@ -33,8 +33,20 @@ def counted(layout, codes):
     return np.concatenate(tables)
 
 
-def squared(layout, codes, wanted):
-    return float(((counted(layout, codes) - wanted)[layout.inner_cells :] ** 2).sum())
+def weights_of(layout, wanted):
+    """The weight of every cell, table by table as the module's text says; the total has none."""
+    weights = []
+    outer = layout.sets[layout.outer :]
+    for table, members in enumerate(layout.sets):
+        around = sum(set(members) < set(other) for other in outer)
+        share = 0.0 if not members else 0.3 if len(members) == 1 else 0.1
+        cells = layout.view(wanted, table).ravel() + 0.5
+        weights.append(share * around * cells**-0.5 if members not in outer else cells**-0.75)
+    return np.concatenate(weights)
+
+
+def distance(layout, codes, wanted):
+    return float((weights_of(layout, wanted) * (counted(layout, codes) - wanted) ** 2).sum())
 
 
 @pytest.mark.parametrize("sets", [TRIPLES, MIXED, [(0,)], [()]])
@@ -49,29 +61,32 @@ def test_rows_are_counted_exactly(sets, rows):
 @pytest.mark.parametrize("attribute", [0, 2, 4])
 def test_every_row_takes_the_value_that_brings_the_tables_nearest(sets, attribute):
     layout, codes = Layout.of(SIZES, sets), random_rows(SIZES, 25)
-    # Halves, so that no two values are equally good by rounding, and no cell that counts as empty.
+    # No cell counts as empty, and tables that count as many people as there are rows are not scaled.
     wanted = counted(layout, random_rows(SIZES, 25, seed=1)) + 0.5
+    wanted[0] = 25
     column = fitting._column(layout, attribute)
-    difference = (count_rows(layout, codes, first=layout.outer) - wanted[layout.inner_cells :]).astype(np.float32)
+    costs, weights = fitting._costs(layout, codes, wanted)
+    assert weights == pytest.approx(weights_of(layout, wanted)[1:], rel=1e-6)
+    assert fitting._distance(costs, weights) == pytest.approx(distance(layout, codes, wanted), rel=1e-5)
     expected = codes.copy()
     for row in expected:
         distances = []
         present = row[attribute]
         for value in range(SIZES[attribute]):
             row[attribute] = value
-            distances.append(squared(layout, expected, wanted))
+            distances.append(distance(layout, expected, wanted))
         best = int(np.argmin(distances))
         row[attribute] = best if distances[best] < distances[present] else present
-    before = squared(layout, codes, wanted)
-    view, chosen = np.empty(column.cells, dtype=np.float32), np.empty(len(codes), dtype=np.int32)
-    moved, gained = fitting._visit(column, codes, difference, view, chosen)
-    after = squared(layout, codes, wanted)
-    assert after == pytest.approx(squared(layout, expected, wanted))
+    before = distance(layout, codes, wanted)
+    view, chosen = np.empty(column.length, dtype=np.float32), np.empty(len(codes), dtype=np.int32)
+    moved, gained = fitting._visit(column, codes, costs, weights, view, chosen)
+    after = distance(layout, codes, wanted)
+    assert after == pytest.approx(distance(layout, expected, wanted))
     assert moved > 0
-    assert gained == pytest.approx(before - after)
-    # The kept counts are those of the rows that moved.
-    recounted = count_rows(layout, codes, first=layout.outer) - wanted[layout.inner_cells :]
-    assert np.abs(difference - recounted).max() < 1e-4
+    assert gained == pytest.approx(before - after, rel=1e-4)
+    # The kept costs are those of the rows that moved: each of at most 25 moves rounds them once.
+    recounted, _ = fitting._costs(layout, codes, wanted)
+    assert np.abs(costs - recounted).max() <= 25 * np.finfo(np.float32).eps * np.abs(recounted).max()
 
 
 def test_blocks_of_rows_come_as_near_and_threads_change_no_row(monkeypatch):
@@ -88,9 +103,9 @@ def test_blocks_of_rows_come_as_near_and_threads_change_no_row(monkeypatch):
         fit_rows(layout, codes, wanted)
         found.append(codes)
     assert (found[0] == found[1]).all()
-    begin = squared(layout, start, wanted)
-    assert squared(layout, found[0], wanted) < 0.01 * begin
-    assert squared(layout, alone, wanted) < 0.01 * begin
+    begin = distance(layout, start, wanted)
+    assert distance(layout, found[0], wanted) < 0.01 * begin
+    assert distance(layout, alone, wanted) < 0.01 * begin
 
 
 def test_ctrl_c_keeps_the_best_rows_so_far():
@@ -99,13 +114,13 @@ def test_ctrl_c_keeps_the_best_rows_so_far():
     seen = []
 
     def interrupt(done, _):
-        seen.append(squared(layout, codes, wanted))
+        seen.append(distance(layout, codes, wanted))
         if done == 3:
             raise KeyboardInterrupt
 
     fit = fit_rows(layout, codes, wanted, progress=interrupt)
     assert (fit.sweeps, fit.interrupted) == (1, True)
-    assert squared(layout, codes, wanted) == seen[-1] < seen[0]
+    assert distance(layout, codes, wanted) == seen[-1] < seen[0]
 
 
 def test_progress_counts_visits_of_attributes():

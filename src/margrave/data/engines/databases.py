@@ -74,6 +74,9 @@ _PACKED = """
         SELECT {bytes} AS bytes, (row_number() OVER () - 1) / {block} AS block FROM ({groups}) AS margrave_groups
     ) AS margrave_packed GROUP BY block
 """
+# Memory for the hash tables of a query, until the end of the transaction: with the 4 MB that servers have by default
+# they go to disk, which takes twice the time. A server that allows more keeps what it has.
+_MEMORY = "SELECT set_config('work_mem', '64MB', true) WHERE pg_size_bytes(current_setting('work_mem')) < 67108864"
 # Which version of PostgreSQL was the first with sha256, and how the rule is written there.
 _FIRST_WITH_SHA = 110_000
 _POSTGRES = Dialect(digest="sha256(convert_to({}, 'UTF8'))", exact='{} COLLATE "C"')
@@ -185,9 +188,9 @@ class PostgresEngine(IbisEngine):
         _hand_over(table)
         yield from self._read(self._backend.compile(table), table.schema().to_pyarrow())
 
-    def _read(self, query: str, schema: pa.Schema, parameters: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def _read(self, query: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a query."""
-        rows = _cursor_rows(self._backend.con, query, schema, parameters)
+        rows = _cursor_rows(self._backend.con, query, schema)
         self._stack.callback(rows.close)  # a cursor that is left half-way has to go before its transaction
         yield from rows
 
@@ -216,7 +219,7 @@ class PostgresEngine(IbisEngine):
     ) -> Iterator[pa.Table]:
         """Yield the groups of each set, several sets a query; where rows are chosen, all sets in one query."""
         rows = nw.to_native(frame)
-        _hand_over(rows)
+        _hand_over(self._table)
         source, parameters = f"({self._backend.compile(rows)}) AS margrave_rows", None
         most = self.costs.sets
         if choice is not None:
@@ -226,6 +229,7 @@ class PostgresEngine(IbisEngine):
             columns = coded_columns(frame)
             kept = chosen_sql(source, columns, [ROW], choice.most, "%s::text", _POSTGRES)
             source = f"({kept}) AS margrave_kept"
+        self._backend.con.execute(_MEMORY)
         for begin in range(0, len(sets), max(most, 1)):
             some = sets[begin : begin + most]
             names = list(dict.fromkeys(name for group in some for name in group))
@@ -233,11 +237,16 @@ class PostgresEngine(IbisEngine):
 
     def _groups(self, query: str, names: Sequence[str], parameters: Sequence[str] | None) -> pa.Table:
         """Return codes and counts of a query; as bytes of many groups at once, since to send values takes longer."""
+        from psycopg import Cursor
+
         codes = [f"int4send(coalesce({name}::int4, {_NULL}))" for name in names]
         packed = _PACKED.format(bytes=" || ".join([*codes, f"int8send({COUNT})"]), groups=query, block=_BLOCK)
-        blocks = self._read(packed, pa.schema([("block", pa.binary())]), parameters)
         kind = np.dtype([*((name, ">i4") for name in names), (COUNT, ">i8")])
-        parts = [np.frombuffer(value.as_buffer(), dtype=kind) for batch in blocks for value in batch.column(0)]
+        # Not by a cursor on the server, whose queries are planned for their first rows and run on one processor. Not by
+        # the connection's own kind of cursor either, which may write parameters into the query.
+        with Cursor(self._backend.con) as cursor:
+            cursor.execute(packed, parameters, binary=True)
+            parts = [np.frombuffer(block, dtype=kind) for (block,) in cursor]
         found = np.concatenate(parts) if parts else np.empty(0, dtype=kind)
         columns = {name: pa.array(found[name].astype(np.int64), mask=found[name] == _NULL) for name in names}
         return pa.table({**columns, COUNT: found[COUNT].astype(np.int64)})
@@ -247,11 +256,10 @@ def _cursor_rows(
     connection: Any,  # noqa: ANN401 - psycopg is an extra
     query: str,
     schema: pa.Schema,
-    parameters: Sequence[str] | None,
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of a query, a batch at a time, by a cursor on the server."""
     with connection.cursor(name=f"margrave_{uuid4().hex}") as cursor:
-        cursor.execute(query, parameters)
+        cursor.execute(query)
         while rows := cursor.fetchmany(BATCH_ROWS):
             yield pa.RecordBatch.from_struct_array(pa.array(rows, type=pa.struct(list(schema))))
 

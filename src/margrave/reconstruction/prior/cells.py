@@ -69,6 +69,17 @@ def sample_variances(q: Floats, axes: Integers, order: int, v: Floats, most: Flo
 
 
 @compiled
+def departures_of(q: Floats, z: Floats, axes: Integers, order: int) -> tuple[Floats, Floats, Floats]:
+    """Return d = z − C q of a flat table of shape ``axes``, with what `sample_variances` writes."""
+    d, v, most = q.copy(), np.empty(q.size), np.empty(q.size)
+    center_before(d, axes, order)
+    for i in range(q.size):
+        d[i] = z[i] - d[i]
+    sample_variances(q, axes, order, v, most)
+    return d, v, most
+
+
+@compiled
 def weight_of(u: float, share: float) -> float:
     """Return how much a cell counts when π is learned: its share of the degrees of freedom, less far below the noise.
 
@@ -153,12 +164,8 @@ def single_cells(
         order, axes = index.order[t], index.axes[t]
         begin, end = index.offset[t], index.offset[t + 1]
         q = tables[begin:end]
-        d, v, most = q.copy(), np.empty(q.size), np.empty(q.size)
-        center_before(d, axes, order)
-        sample_variances(q, axes, order, v, most)
+        d, v, most = departures_of(q, measured[begin:end], axes, order)
         share = degrees[t] / q.size
-        for i in range(q.size):
-            d[i] = measured[begin + i] - d[i]
         here, there = begin - start, end - start
         cell_likelihoods(
             q, d, v, most, variances[t] * share, share, rows[here:there], counts[here:there], kinds[here:there]
@@ -210,15 +217,12 @@ def predict_tables(
             fit_facets(q, axes[:order], inner, starts, 0.0, _CYCLES if order > 2 else 1)
         if not 0.0 < variances[t] < np.inf or degrees[t] == 0.0:
             continue
-        residual, v, most = q.copy(), np.empty(q.size), np.empty(q.size)
-        center_before(residual, axes, order)
-        sample_variances(q, axes, order, v, most)
-        noise = variances[t] * degrees[t] / q.size
-        z, share = measured[begin:end], degrees[t] / q.size
+        d, v, most = departures_of(q, measured[begin:end], axes, order)
+        noise, share = variances[t] * degrees[t] / q.size, degrees[t] / q.size
         for i in range(q.size):
             if q[i] > 0.0:
                 deviation = math.sqrt(noise + v[i])
-                row, column = grid_row(z[i] - residual[i], deviation), grid_column(q[i], deviation)
+                row, column = grid_row(d[i], deviation), grid_column(q[i], deviation)
                 kind = class_of(q[i], most[i])
                 seen[kind, int(row + 0.5), int(column + 0.5)] += weight_of(q[i] / deviation, share)
 
@@ -367,17 +371,15 @@ def weigh_tables(
             continue
         order, axes = index.order[t], index.axes[t]
         begin, end = index.offset[t], index.offset[t + 1]
-        q, z = tables[begin:end], measured[begin:end]
-        residual, v, most = q.copy(), np.empty(q.size), np.empty(q.size)
-        center_before(residual, axes, order)
-        sample_variances(q, axes, order, v, most)
+        q = tables[begin:end]
+        d, v, most = departures_of(q, measured[begin:end], axes, order)
         share = degrees[t] / q.size
         noise = variances[t] * share
         total = 0.0
         for i in range(q.size):
             if q[i] > 0.0:
                 deviation = math.sqrt(noise + v[i])
-                row, column = grid_row(z[i] - residual[i], deviation), grid_column(q[i], deviation)
+                row, column = grid_row(d[i], deviation), grid_column(q[i], deviation)
                 kind = class_of(q[i], most[i])
                 weight = weight_of(q[i] / deviation, share)
                 total += weight * grid_evidence[kind, int(row + 0.5), int(column + 0.5)]
@@ -420,8 +422,7 @@ def estimate_tables(
             q[:] = z if degrees[t] > 0.0 else np.zeros(q.size)  # without degrees of freedom all else is rounding
             errors[t] = 0.0
             continue
-        v, most = np.empty(q.size), np.empty(q.size)
-        sample_variances(q, axes, order, v, most)
+        d, v, most = departures_of(q, z, axes, order)
         if variances[t] == np.inf:
             total = 0.0
             for i in range(q.size):
@@ -430,10 +431,6 @@ def estimate_tables(
             errors[t] = total / q.size
             center_before(q, axes, order)
             continue
-        d = q.copy()
-        center_before(d, axes, order)
-        for i in range(q.size):
-            d[i] = z[i] - d[i]
         share = degrees[t] / q.size
         noise = variances[t] * share
         down, right = np.zeros(q.size), np.zeros(q.size)

@@ -93,8 +93,8 @@ class Levels:
     total
         The number of people, positive.
     workers
-        Who shares the work on the largest tables, if all tables that are inside no other one are of the same order, at
-        least three; by default nobody.
+        The workers that estimate the largest tables, if all tables that are inside no other one are of the same order,
+        at least three; by default this process does.
     """
 
     def __init__(
@@ -108,22 +108,24 @@ class Levels:
         self.residuals[0] = total
         self.errors = np.zeros(len(layout.sets))
         self._largest = int(layout.index.order.max())
-        self._here = _Here(layout.index, layout.degrees, variances, measured, self._given, self.residuals, self.errors)
+        self._local = _Tables(
+            layout.index, layout.degrees, variances, measured, self._given, self.residuals, self.errors
+        )
         # Pairs are predicted from each other, and tables of smaller orders settle before the largest are estimated.
         alike = self._largest >= 3 and bool((layout.index.order[layout.outer :] == self._largest).all())
         self._workers = workers if alike else None
-        self._elsewhere: _Elsewhere | None = None
+        self._remote: _RemoteTables | None = None
 
     def run(self) -> None:
         """Estimate all residuals; ``residuals`` and ``errors`` (mean squared error of a cell) have the result."""
         if self._workers is None:
             self._run()
             return
-        self._elsewhere = _Elsewhere(self._workers, self._layout, self._here)
+        self._remote = _RemoteTables(self._workers, self._layout, self._local)
         try:
             self._run()
         finally:
-            self._elsewhere.close()
+            self._remote.close()
             self._workers.free()
 
     def _run(self) -> None:
@@ -183,9 +185,9 @@ class Levels:
         for first, last in parts:
             self._given[first:last] = 0
 
-    def _tables_of(self, order: int) -> _Here | _Elsewhere:
+    def _tables_of(self, order: int) -> _Tables | _RemoteTables:
         """Return the tables of an order, here or divided among workers."""
-        return self._elsewhere if self._elsewhere is not None and order == self._largest else self._here
+        return self._remote if self._remote is not None and order == self._largest else self._local
 
     def _prior_of_singles(self, parts: Sequence[tuple[int, int]]) -> Floats:
         """Return π of the tables of one attribute, from each of their cells."""
@@ -211,7 +213,7 @@ class Levels:
         rows, counts, kinds = (np.concatenate(part) for part in zip(*found, strict=True))
         return learned_prior_of_cells(1, rows, counts, kinds)
 
-    def _quiet(self, tables: _Here | _Elsewhere, parts: Ranges, prior: Floats, order: int) -> Floats:
+    def _quiet(self, tables: _Tables | _RemoteTables, parts: Ranges, prior: Floats, order: int) -> Floats:
         """Return the probability of each table that it is as predicted, for the tables of an order."""
         layout, quiet = self._layout, np.zeros(len(self._layout.sets))
         if not may_be_quiet(order):
@@ -304,7 +306,7 @@ class Levels:
         over_tables(task, 0, len(pairs), work)
 
 
-class _Here:
+class _Tables:
     """Tables while they are estimated, in this process: the loops of ``cells`` over ranges of them.
 
     Parameters
@@ -381,59 +383,59 @@ class _Here:
             over_tables(task, first, last, self._index.offset)
 
 
-class _Elsewhere:
-    """The largest tables while they are estimated by workers, each of which has a share of them.
+class _RemoteTables:
+    """The largest tables while they are estimated by workers, each of which has a part of them.
 
     Parameters
     ----------
     workers
-        Who they are.
+        The workers.
     layout
         The closure.
-    here
+    local
         The same tables in this process, which receive the estimates.
     """
 
-    def __init__(self, workers: WorkerPool, layout: Layout, here: _Here) -> None:
-        self._here = here
-        self._actors = workers.table_actors(_Remote, layout, "tables were estimated")
+    def __init__(self, workers: WorkerPool, layout: Layout, local: _Tables) -> None:
+        self._local = local
+        self._actors = workers.table_actors(_TablesActor, layout, "tables were estimated")
         try:
             openings: list[tuple[object, ...]] = [
                 (version, sharing, own.index, own.outer, own.degrees, variances)
                 for (version, sharing, own), variances in zip(
-                    self._actors.opening_arguments(), self._actors.per_part(here.variances), strict=True
+                    self._actors.opening_arguments(), self._actors.per_part(local.variances), strict=True
                 )
             ]
             self._actors.call("open", openings)
-            self._actors.send(here.measured[layout.inner_cells :])
+            self._actors.send(local.measured[layout.inner_cells :])
         except BaseException:
             self.close()
             raise
 
     def predict(self, _parts: Ranges, inner: Floats) -> Floats:
-        """As `_Here.predict`, for all outer tables."""
+        """As `_Tables.predict`, for all outer tables."""
         found: Floats = sum(self._actors.call("predict", [(inner,)] * len(self._actors)))
         return found
 
     def weigh(self, _parts: Ranges, likelier: Floats) -> Floats:
-        """As `_Here.weigh`, for all outer tables."""
+        """As `_Tables.weigh`, for all outer tables."""
         found = self._actors.call("weigh", [(likelier,)] * len(self._actors))
         return np.concatenate([np.zeros(self._actors.layout.outer), *found])
 
     def estimate(self, _parts: Ranges, prior: Floats, quiet: Floats) -> None:
-        """As `_Here.estimate`, for all outer tables; the estimates are fetched."""
-        layout, here = self._actors.layout, self._here
+        """As `_Tables.estimate`, for all outer tables; the estimates are fetched."""
+        layout, local = self._actors.layout, self._local
         found = self._actors.call("estimate", [(prior, own) for own in self._actors.per_part(quiet)])
-        here.errors[layout.outer :] = np.concatenate(found)
-        self._actors.fetch(here.residuals[layout.inner_cells :], "read")
+        local.errors[layout.outer :] = np.concatenate(found)
+        self._actors.fetch(local.residuals[layout.inner_cells :], "read")
 
     def close(self) -> None:
-        """Let workers forget their tables."""
+        """Free the tables that the workers hold."""
         self._actors.close()
 
 
-class _Remote:
-    """What a worker holds: its share of the outer tables, filled piece by piece and then estimated."""
+class _TablesActor:
+    """A part of the outer tables on a worker, filled piece by piece and then estimated."""
 
     def open(self, version: str, sharing: int, index: Index, outer: int, degrees: Floats, variances: Floats) -> None:
         """Make room for tables whose measured residuals come later."""
@@ -441,7 +443,7 @@ class _Remote:
         prepare_worker(version, sharing * 2 * 8 * cells, sharing)
         index = Index(*(np.array(one) for one in index))
         self._outer, self._first, self._parts = outer, int(index.offset[outer]), [(outer, tables)]
-        self._here = _Here(
+        self._local = _Tables(
             index,
             np.array(degrees),
             np.array(variances),
@@ -454,24 +456,24 @@ class _Remote:
     def fill(self, begin: int, cells: Floats) -> None:
         """Receive measured residuals."""
         start = self._first + begin
-        self._here.measured[start : start + cells.size] = cells
+        self._local.measured[start : start + cells.size] = cells
 
     def predict(self, inner: Floats) -> Floats:
-        """Predict the share."""
-        return self._here.predict(self._parts, np.array(inner))
+        """Predict the part."""
+        return self._local.predict(self._parts, np.array(inner))
 
     def weigh(self, likelier: Floats) -> Floats:
-        """Return the evidence of the share."""
-        return self._here.weigh(self._parts, np.array(likelier))[self._outer :]
+        """Return the evidence of the part."""
+        return self._local.weigh(self._parts, np.array(likelier))[self._outer :]
 
     def estimate(self, prior: Floats, quiet: Floats) -> Floats:
-        """Estimate the share, and return the expected errors."""
-        self._here.estimate(self._parts, np.array(prior), np.array(quiet))
-        return self._here.errors[self._outer :]
+        """Estimate the part, and return the expected errors."""
+        self._local.estimate(self._parts, np.array(prior), np.array(quiet))
+        return self._local.errors[self._outer :]
 
     def read(self, begin: int, end: int) -> Floats:
-        """Return the residuals of the cells begin … end − 1 of the share."""
-        return self._here.residuals[self._first + begin : self._first + end]
+        """Return the residuals of the cells begin … end − 1 of the part."""
+        return self._local.residuals[self._first + begin : self._first + end]
 
     def close(self) -> None:
         """Release all arrays, if there are any."""
