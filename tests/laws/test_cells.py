@@ -281,6 +281,15 @@ def test_two_attributes_that_are_independent_given_a_third(order):
     np.testing.assert_allclose(joint, expected, rtol=1e-12)
 
 
+def test_a_value_that_only_one_of_two_tables_has_adds_nobody():
+    """Tables that have not settled disagree: the first has people of c = 0 and 1, the second of c = 1 alone."""
+    tables = np.concatenate([[5.0, 3.0, 0.0, 2.0], [0.0, 0.0, 4.0, 1.0]])
+    starts = np.array([[-1, 0, -1], [0, -1, 4], [-1, 4, -1]])
+    joint = np.empty((2, 2))
+    cells.independent_given(0, 1, 2, np.array([2, 2, 2]), starts, tables, joint)
+    np.testing.assert_allclose(joint, np.multiply.outer([3.0, 2.0], [4.0, 1.0]) / 5.0, rtol=1e-12)
+
+
 def test_cells_are_binned_at_the_nearest_places_and_bins_are_named_once():
     draw = np.random.default_rng(8)
     q = np.concatenate([np.full(6, 3.0), draw.gamma(1, 20, 10), [0.0, 1e-8]])
