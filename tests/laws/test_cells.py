@@ -200,11 +200,12 @@ def test_the_evidence_of_a_table_is_that_of_its_cells(seed):
     assert evidence[0] == 7.0
 
 
-def test_likelihoods_of_single_attributes_are_those_of_their_cells():
-    tables, measured = tables_of(LAYOUT, 3)
-    variances = np.full(TABLES, 40.0)
-    variances[2] = math.inf
-    singles = [t for t, members in enumerate(LAYOUT.sets) if len(members) == 1]
+@pytest.mark.parametrize("seed", range(2))
+def test_likelihoods_of_single_attributes_are_those_of_their_cells(seed):
+    tables, measured = tables_of(LAYOUT, 3 + seed)
+    variances, singles = np.full(TABLES, 40.0), [t for t, members in enumerate(LAYOUT.sets) if len(members) == 1]
+    # The third attribute has one value, and no degree of freedom.
+    variances[singles] = [0.5, math.inf, 40.0, 0.0] if seed else [math.inf, 40.0, 0.5, 0.5]
     first, last = singles[0], singles[-1] + 1
     start, end = LAYOUT.index.offset[first], LAYOUT.index.offset[last]
     rows, counts, kinds = (
