@@ -10,6 +10,7 @@ from margrave.algebra.layout import Layout
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
 from margrave.reconstruction.prior import automatic
+from margrave.reconstruction.prior import levels as levels_module
 from margrave.reconstruction.prior.cells import mutual_information
 from margrave.reconstruction.prior.levels import Levels
 from tests.planner import count_tables
@@ -321,3 +322,14 @@ def test_tables_weigh_by_their_expected_errors_in_units_of_the_median(order):
         single = 30.0 if len(members) == 1 and order > 2 else 1.0
         expected.append(single * 2.0 ** -len(members) / np.sqrt(relative))
     np.testing.assert_allclose(levels.weights(), expected, rtol=1e-12)
+
+
+def test_a_worker_asks_for_the_memory_of_the_tables_that_it_holds(monkeypatch):
+    """Measured and estimated residuals, for all who share its machine."""
+    asked = []
+    monkeypatch.setattr(levels_module, "prepare_worker", lambda version, needed, sharing: asked.append(needed))
+    layout = Layout.of((3, 2, 4, 5), list(combinations(range(4), 3)))
+    actor = levels_module._TablesActor()
+    actor.open("", 3, layout.index, layout.outer, layout.degrees, np.ones(len(layout.sets)))
+    assert asked == [3 * (actor._local.measured.nbytes + actor._local.residuals.nbytes)]
+    assert actor._local.measured.size == layout.cells
