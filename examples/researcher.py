@@ -21,7 +21,7 @@ from margrave.cli import town
 from margrave.data.source import open_source
 from margrave.mechanisms import Mechanism, Run, checked_request
 from margrave.mechanisms.gaussian_marginals import marginal_cost
-from margrave.mechanisms.spending import checked_sampler, provenance, spending
+from margrave.mechanisms.spending import checked_sampler, spending
 from margrave.methods.method import Made, Method, Request, Words
 from margrave.options import option
 
@@ -66,20 +66,14 @@ class MarginsFirst(Mechanism):
         variances = [Fraction(contributions**2) / (2 * part) for part in parts]
         drawing = checked_sampler(run.sampler, variances)
         layout = Layout.of(workload.domain.shape, wanted.positions)
-        with spending(
-            counted, wanted, layout, budget, purpose=self.title,
-            ledger=run.ledger, keep=run.keep, defer_signals=run.defer_signals,
-        ) as spent:  # fmt: skip
+        with spending(counted, wanted, layout, budget, purpose=self.title, run=run) as spent:
             noisy, steps = [], []
             for names, variance in self._tables(singles, workload, variances):
                 place = layout.places[workload.domain.positions(names)]
                 exact = layout.view(spent.counts, place)
                 noisy.append((names, measure_marginal(exact, variance, drawing), float(variance)))
                 steps.append((" × ".join(names), marginal_cost(variance, contributions)))
-            record = provenance(
-                self.title, steps, budget, contributions, drawing,
-                counted=counted, entry=spent.entry, description=self.description(),
-            )  # fmt: skip
+            record = spent.record(self, steps, contributions, drawing)
             measured = mg.Measurements.from_marginals(workload.domain, noisy, discrete=True)
             return spent.end(measured.with_provenance(record))
 

@@ -17,7 +17,7 @@ import numpy as np
 from margrave.algebra.layout import Layout
 from margrave.data.source import Data, is_source, open_source
 from margrave.domain.values import table_label
-from margrave.errors import ReleaseError, expected
+from margrave.errors import ReleaseError, StoreError, expected
 from margrave.escaping import visible
 from margrave.files import replacing
 from margrave.release.release import Release
@@ -163,13 +163,13 @@ class Evaluation:
         require_outside(file)
         path = Path(file)
         if os.path.lexists(path):
-            raise ReleaseError(f"{path} already exists", remedy="choose another name")
+            raise StoreError(f"{path} already exists", remedy="choose another name")
         try:
             with replacing(path) as stream:
                 stream.write((json.dumps(self.to_dict(), indent=2) + "\n").encode())
             path.chmod(0o600)
         except OSError as error:
-            raise ReleaseError(f"{path} cannot be written ({error.strerror})", remedy="choose another file") from error
+            raise StoreError(f"{path} cannot be written ({error.strerror})", remedy="choose another file") from error
 
     def __repr__(self) -> str:
         return "Evaluation(PRIVATE)"

@@ -516,7 +516,9 @@ def module_names(file: str) -> tuple[str, str]:
     return f"from {dotted} import", f"from {package} import {own}"
 
 
-def chosen_tests(mutant: Mutant, records: dict, users: list[str], root: Path) -> tuple[list[str], float]:
+def chosen_tests(
+    mutant: Mutant, records: dict, users: list[str], root: Path, most: float = MOST_SECONDS
+) -> tuple[list[str], float]:
     """Return the tests that reach a mutant and how long they took: those about its module first, then the quickest."""
 
     def calling(wanted: list[str], function: str | None = None) -> set[str]:
@@ -537,7 +539,7 @@ def chosen_tests(mutant: Mutant, records: dict, users: list[str], root: Path) ->
             reached |= about | calling([mutant.file])
     taken, seconds = [], 0.0
     for one in sorted(reached, key=lambda one: (one not in about, records[one]["seconds"])):
-        if records[one]["passed"] and seconds + records[one]["seconds"] <= MOST_SECONDS:
+        if records[one]["passed"] and seconds + records[one]["seconds"] <= most:
             taken.append(one)
             seconds += records[one]["seconds"]
     return taken, seconds
@@ -584,6 +586,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--module", action="append", help="only modules whose path contains this text")
     parser.add_argument("--tests", action="append", help="which tests to choose from; those of all rooms by default")
+    parser.add_argument("--seconds", type=float, default=MOST_SECONDS, help="how many seconds of tests a mutant gets")
     parser.add_argument("--interpreted", action="store_true", help="run loops as Python instead of compiling them")
     parser.add_argument("--only", help="only mutants whose name contains this text; prints what the tests said")
     parser.add_argument("--folder", type=Path, help="where to work; a record of calls in it is used again")
@@ -624,7 +627,7 @@ def main() -> None:
             if options.interpreted:
                 mutant = replace(mutant, compiled=False)
             users = bench.importers(mutant.file, compiled=False) if mutant.compiled else []
-            tests, seconds = chosen_tests(mutant, records, users, bench.folder / "tree")
+            tests, seconds = chosen_tests(mutant, records, users, bench.folder / "tree", options.seconds)
             began = time.monotonic()
             result, by = bench.try_mutant(mutant, tests, seconds) if tests else ("passed", "")
             outcome = {"passed": "survived", "failed": "killed", "time": "killed", "broken": "killed"}[result]

@@ -149,6 +149,17 @@ def test_before_anything_was_seen_tables_are_as_predicted_on_average(order):
     assert (prior >= 0).all()
 
 
+@pytest.mark.parametrize(("order", "shares"), [(1, 1), (2, 2), (3, 3), (4, 3), (9, 3)])
+def test_what_is_usual_is_the_rarer_the_larger_the_multiple(order, shares):
+    """By its definition, component by component, and then with a mean of one."""
+    point, narrow, wide = departures._USUAL[shares]
+    expected = np.array([point, *[narrow / 5] * 5, *(min(1.0, mean**-2) for mean in MEANS[6:-1]), 1.0])
+    expected[6:] *= wide / expected[6:].sum()
+    assert expected.sum() == pytest.approx(1)
+    hold_mean(MEANS, expected)
+    np.testing.assert_allclose(starting_prior(order), expected, rtol=1e-9)
+
+
 def test_the_prior_learned_has_at_least_the_likelihood_of_the_one_that_made_the_cells():
     draw = np.random.default_rng(2)
     made = np.zeros(MEANS.size)
@@ -223,6 +234,19 @@ def test_cells_of_which_nothing_was_seen_vary_as_the_prior_does():
         expected = np.minimum(priors @ np.array(squares), 1.0)
         np.testing.assert_allclose(departures.unmeasured_spreads(prior), expected, rtol=1e-9)
         assert expected[0] < 1.0
+
+
+def test_the_evidence_of_a_place_compares_the_prior_of_its_class_with_what_was_predicted():
+    prior, draw = starting_prior(2), np.random.default_rng(5)
+    priors = np.empty((len(departures.CAPS), prior.size))
+    departures.class_priors(MEANS, prior, priors)
+    found = departures.evidence_grid(prior)
+    assert found.shape == SHAPE
+    for kind, row, column in zip(*(draw.integers(0, size, 200) for size in SHAPE), strict=True):
+        odds = [
+            max(share @ grid().binned[row, column], departures.TINY) for share in (priors[kind], np.eye(MEANS.size)[0])
+        ]
+        assert found[kind, row, column] == pytest.approx(math.log(odds[0] / odds[1]), abs=1e-9)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 7])

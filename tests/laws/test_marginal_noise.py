@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from margrave import CodedTable
 from margrave.domain import Domain
-from margrave.mechanisms.gaussian_marginals import GaussianMarginals, divided, gaussian_marginals, marginal_cost
+from margrave.mechanisms.gaussian_marginals import GaussianMarginals, divide_budget, gaussian_marginals, marginal_cost
 from margrave.privacy.budget import Budget
 from margrave.release.publication import reconstruct
 from margrave.workload import Workload
@@ -25,15 +25,15 @@ def weighted(weights):
 @pytest.mark.parametrize("contributions", [1, 3])
 def test_costs_add_up_to_the_budget_exactly(weights, contributions):
     budget = Budget.approx(epsilon=1.3, delta=1e-9)
-    found = divided(weighted(weights), budget, contributions)
+    found = divide_budget(weighted(weights), budget, contributions)
     assert sum(marginal_cost(variance, contributions) for _, variance in found) == budget.rho
 
 
 def test_equal_weights_give_equal_noise_and_four_times_the_weight_half_the_variance():
     budget = Budget.zcdp(rho="0.5")
-    assert {variance for _, variance in divided(weighted(None), budget, 2)} == {Fraction(4 * len(SETS))}
+    assert {variance for _, variance in divide_budget(weighted(None), budget, 2)} == {Fraction(4 * len(SETS))}
     workload = weighted([4, 1, 1, 1, 1])
-    found = dict(divided(workload, budget, 1))
+    found = dict(divide_budget(workload, budget, 1))
     assert found["age",] == 2 * found["age", "sex"]
 
 
@@ -41,7 +41,7 @@ def test_no_other_division_has_less_weighted_variance():
     """Against a general solver on (1), from a start far away; SLSQP stops within 1e-9 of the objective."""
     weights, rho, rows = [1.0, 4.0, 0.25, 9.0, 2.0], 0.7, 2
     workload = weighted(weights)
-    variances = [float(variance) for _, variance in divided(workload, Budget.zcdp(rho=rho), rows)]
+    variances = [float(variance) for _, variance in divide_budget(workload, Budget.zcdp(rho=rho), rows)]
     own = float(np.dot(workload.weights, variances))
     limit = {"type": "ineq", "fun": lambda logs: rho - np.sum(rows**2 / (2 * np.exp(logs)))}
     solved = minimize(

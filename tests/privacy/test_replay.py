@@ -30,6 +30,7 @@ from margrave.mechanisms import adaptive_planner as adaptive_module
 from margrave.mechanisms import gaussian_marginals as marginals_module
 from margrave.mechanisms import residual_planner as planner_module
 from margrave.mechanisms import scalable_mwem as mwem_module
+from margrave.mechanisms import spending as spending_module
 from margrave.planning import stages
 from margrave.planning.plans import plan
 from margrave.privacy.budget import Budget
@@ -237,7 +238,7 @@ def test_stages_that_forget_c_or_that_are_drawn_twice_are_caught(name, monkeypat
     with monkeypatch.context() as patched:
         cost = boundary.exact_cost
         patched.setattr(boundary, "exact_cost", lambda shape, noise, contributions: cost(shape, noise, 1))
-        patched.setattr(module, "checked_contributions", lambda given: 1)
+        patched.setattr(spending_module, "checked_contributions", lambda given: 1)
         assert caught(mechanism, module)
     with monkeypatch.context() as patched:
         once = boundary.measure_residuals

@@ -80,7 +80,7 @@ def test_it_is_marked_private_and_says_what_it_must_not_be_used_for(release, tmp
     document = json.loads(path.read_text(encoding="utf-8"))
     assert (document["warning"], document["choice"]) == (WARNING, CHOICE)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with pytest.raises(ReleaseError, match="already exists; choose another name"):
+    with pytest.raises(StoreError, match="already exists; choose another name"):
         found.write(path)
 
 

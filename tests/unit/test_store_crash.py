@@ -45,7 +45,9 @@ def test_a_rename_that_fails_leaves_what_was_there(tmp_path, monkeypatch, failin
 
     monkeypatch.setattr(os, "replace", replace)
     if failing < 3:
-        with refused(f"{tmp_path / 'out'} cannot be written (Input/output error); nothing was left there, make room"):
+        with refused(
+            f"{tmp_path / 'out'} cannot be written (Input/output error); nothing was left there; free some space"
+        ):
             NEW.save(tmp_path / "out", overwrite=True)
     else:
         NEW.save(tmp_path / "out", overwrite=True)

@@ -556,7 +556,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 def _after_fork() -> None:
-    """In a forked process: forget the pools, whose threads are those of the parent, and let go of the lock."""
+    """In a forked process: drop the pools, whose threads are those of the parent, and release the lock."""
     _pool.cache_clear()
     _LOCK.release()
 

@@ -119,7 +119,7 @@ class GaussianMarginals(Mechanism):
         """Return the standard error of every table."""
         asked, spent = checked_request(workload, budget)
         most = checked_contributions(contributions)
-        variances = tuple(variance for _, variance in divided(asked, spent, most))
+        variances = tuple(variance for _, variance in divide_budget(asked, spent, most))
         return MarginalErrors(asked, spent, most, Layout.of(asked.domain.shape, asked.positions), variances)
 
     def description(self) -> str:
@@ -174,7 +174,7 @@ class GaussianMarginals(Mechanism):
             if self.domain is not None:
                 raise PlanError("a workload has its own domain", remedy="leave out domain")
             asked, spent = checked_request(workload, budget)
-            return asked.domain, divided(asked, spent, contributions)
+            return asked.domain, divide_budget(asked, spent, contributions)
         if workload is not None or budget is not None:
             raise PlanError(
                 "variances are given: they say what to measure and what it costs",
@@ -190,7 +190,7 @@ def _drawn(counts: Integers, layout: Layout, place: int, variance: Fraction, sam
     return measure_marginal(counts[start:end].reshape(layout.shape(place)), variance, sampler)
 
 
-def divided(workload: Workload, budget: Budget, contributions: int) -> _Asked:
+def divide_budget(workload: Workload, budget: Budget, contributions: int) -> _Asked:
     """Return the tables of a workload with the variances that solve (1); what they cost is the budget, exactly.
 
     Parameters

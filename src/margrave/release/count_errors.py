@@ -454,15 +454,15 @@ class CutOff:
     def squares(self, variance: float) -> Floats:
         """Return the expected squared error of each sum, (8).
 
-        Where nothing is left of a sum (8) is as uncertain as the noise: the mean over such sums counts, and at least
-        half a standard error, since any smaller count may have been cut off. Sums of several cells err by no less than
-        their estimates.
+        Where nothing is left of a sum (8) is as uncertain as the noise: the mean over such sums counts. Sums of several
+        cells err by no less than their estimates, and single cells by half a standard error, since any count below that
+        may have been cut off or scaled down.
         """
         squares = self.products(self, variance)
         empty = self.counts <= 0
         if empty.any():
-            squares = np.where(empty, max(float(squares[empty].mean()), variance / 4), squares)
-        least = variance if self.cells > 1 else min(variance, _LEAST_ERROR**2)
+            squares = np.where(empty, squares[empty].mean(), squares)
+        least = variance if self.cells > 1 else variance / 4
         found: Floats = np.maximum(squares, least)
         return found
 

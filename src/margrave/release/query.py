@@ -309,6 +309,11 @@ class _Contained:
             self.found[key] = errors, least_high(lines, errors)
         return self.found[key]
 
+    @cached_property
+    def _unbiased(self) -> Floats:
+        """The unbiased table that all queries are answered from."""
+        return self.tables.unbiased(self.place)
+
     def _line(self, query: Query, name: str) -> Line:
         """Return what the counts of a query are part of: those of the same query that counts all values of ``name``."""
         tables, place = self.tables, self.place
@@ -321,7 +326,7 @@ class _Contained:
         cell = _cell(tables, place, wider)
         estimate = std_error = noise = None
         if not tables.missing(place, cell):
-            estimate = _counted(tables, wider, tables.unbiased(place), place)
+            estimate = _counted(tables, wider, self._unbiased, place)
             variance = tables.covariance(place, cell, cell)
             std_error = None if variance is None else math.sqrt(variance)
             noise = _noise(tables, place, cell)

@@ -70,7 +70,7 @@ _FEWEST_BLOCKS = 64
 _PIECE_LOOKUPS = 2**26
 # Rows that are counted into one table after another while they are in the cache.
 _COUNTED_ROWS = 2048
-# A cell of fewer people than this is empty. Nobody shall be in it, so it counts as if it had so many people more than
+# A cell of fewer people than this is empty. Rows should not be in it: it counts as if it had so many people more than
 # it has. Chosen on generated tables among 0, 1, 3, 8 and 30: rows are then nearer to the truth, too.
 _EMPTY, _EMPTY_PENALTY = 1e-3, 8.0
 # A cell of λ people weighs (λ + half)^−power. An inner table has the weight of this share of the outer tables that

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from margrave.errors import ReleaseError, import_optional
+from margrave.errors import ReleaseError, StoreError, import_optional
 from margrave.files import replacing
 from margrave.memory import require_memory
 from margrave.synthesis.fitting import MOST_SWEEPS, count_rows, fit_rows
@@ -197,7 +197,7 @@ class Rows:
                     document = {"@context": "http://www.w3.org/ns/csvw", "url": file.name, **_named(self.metadata)}
                     stream.write(json.dumps(document, ensure_ascii=False, indent=2).encode() + b"\n")
         except OSError as error:
-            raise ReleaseError(f"{file} cannot be written ({error.strerror})", remedy="name another file") from error
+            raise StoreError(f"{file} cannot be written ({error.strerror})", remedy="name another file") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,9 +340,9 @@ def checked_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
         raise ReleaseError(f"{file} does not say in which form", remedy=f"end its name in {', '.join(_SUFFIXES)}")
     for one in (file, _words_file(file)) if file.suffix.lower() == ".csv" else (file,):
         if one.exists() and not overwrite:
-            raise ReleaseError(f"{one} already exists", remedy="name another file, or replace it with overwrite=True")
+            raise StoreError(f"{one} already exists", remedy="name another file, or replace it with overwrite=True")
     if not file.absolute().parent.is_dir():
-        raise ReleaseError(f"the folder {file.absolute().parent} is not there", remedy="make it first")
+        raise StoreError(f"the folder {file.absolute().parent} is not there", remedy="make it first")
     return file
 
 

@@ -70,7 +70,7 @@ def test_an_export_that_cannot_be_made_is_refused(tmp_path, form, options, messa
     with pytest.raises(ReleaseError, match=message):
         mg.export(released, tmp_path / "out", form=form, **options)
     (tmp_path / "there").touch()
-    with pytest.raises(ReleaseError, match="there already exists; choose another name"):
+    with pytest.raises(StoreError, match="there already exists; choose another name"):
         mg.export(released, tmp_path / "there", form="registry")
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 

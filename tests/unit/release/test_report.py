@@ -355,7 +355,7 @@ def test_a_report_is_not_written_into_a_release(tmp_path, monkeypatch):
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     missing = tmp_path / "missing" / "report.html"
-    with pytest.raises(ReleaseError, match=re.escape(f"{missing} cannot be written (No such file or directory)")):
+    with pytest.raises(StoreError, match=re.escape(f"{missing} cannot be written (No such file or directory)")):
         write_report(released(record()), missing)
 
 

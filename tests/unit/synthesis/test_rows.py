@@ -17,7 +17,7 @@ import margrave as mg
 from margrave import errors
 from margrave.algebra.layout import Layout
 from margrave.data.source import Data, open_source
-from margrave.errors import MemoryLimitError, ReleaseError
+from margrave.errors import MemoryLimitError, ReleaseError, StoreError
 from margrave.methods import NonNegative
 from margrave.synthesis.fitting import count_rows
 from margrave.synthesis.rows import make_codes, measured_distances
@@ -186,7 +186,7 @@ def test_files_hold_the_rows_and_say_what_they_are(survey, tmp_path, suffix):
     mine = rows.to_pandas()
     for name in mine.columns:
         assert (frame[name].astype(mine[name].dtype) == mine[name]).all(), name
-    with pytest.raises(ReleaseError, match="already exists; name another file"):
+    with pytest.raises(StoreError, match="already exists; name another file"):
         rows.save(file)
     rows.save(file, codes=True, overwrite=True)
 
@@ -280,10 +280,10 @@ def test_files_that_cannot_be_written_are_refused(survey, tmp_path):
     rows = survey.synthesize(seed=1)
     with pytest.raises(ReleaseError, match=r"does not say in which form; end its name in \.csv, \.parquet"):
         rows.save(tmp_path / "rows.xlsx")
-    with pytest.raises(ReleaseError, match="is not there; make it first"):
+    with pytest.raises(StoreError, match="is not there; make it first"):
         rows.save(tmp_path / "nowhere" / "rows.csv")
     (tmp_path / "rows.csv-metadata.json").write_text("mine")
-    with pytest.raises(ReleaseError, match=r"metadata\.json already exists"):
+    with pytest.raises(StoreError, match=r"metadata\.json already exists"):
         rows.save(tmp_path / "rows.csv")
     assert not (tmp_path / "rows.csv").exists()
 

@@ -390,7 +390,7 @@ class OnePass:
         try:
             summed = self._engine.collected(self._summed(version))
         except Exception as error:
-            # Our functions never raise, so the worker could not load them, for want of a package.
+            # Our functions never raise: the worker could not load them because a package is missing.
             if type(error).__name__ in ("PythonException", "PicklingError"):
                 return None
             raise

@@ -160,7 +160,7 @@ class PostgresEngine(IbisEngine):
     fraction of the time of its Python.
     """
 
-    costs = Costs(fetched=2e-6, coded=2e-7, grouped=4e-7, sent=1e-6, query=0.3, sets=32)
+    costs = Costs(fetched=2e-6, coded=2e-7, grouped=3e-7, sent=1e-6, query=0.3, sets=32)
     joins = True
 
     def __init__(self, table: Any, stack: ExitStack) -> None:  # noqa: ANN401 - Ibis is an extra

@@ -55,6 +55,9 @@ _LARGEST_SPREAD = 3.0
 AT_REST = 1e-150
 # Penalties stay within this factor of where they started.
 _LARGEST_DRIFT = 1e8
+# A penalty grows to at most w times the rounds so far and these. With ρ a table takes about ρ/w rounds to follow the
+# loss, so a larger one, as the moves of the first rounds may ask for, would not let it arrive.
+_ROUNDS_AHEAD = 40
 
 
 class Stepped(NamedTuple):
@@ -118,7 +121,7 @@ class Violations(NamedTuple):
 
 @dataclass
 class _State:
-    """A state of the rounds: v, its facets, weights, first penalties, the factors of a round, and the sums of moves."""
+    """A state of the rounds: v, facets, weights, first penalties, factors of a round, sums of moves, rounds so far."""
 
     point: Floats
     facets: Floats
@@ -126,6 +129,7 @@ class _State:
     start: Floats
     factors: Factors
     moves: Moves
+    rounds: int = 0
 
 
 class Part:
@@ -222,6 +226,7 @@ class Part:
             ρ from now on, if it is given.
         """
         own = self._states[state]
+        own.rounds += 1
         following = penalties if penalties is not None else own.factors.penalty
         if together is not None:
             following = self.balanced(state, together)
@@ -254,7 +259,8 @@ class Part:
         ratio = (np.sqrt(multiplier) + AT_REST) / (np.sqrt(kept) + AT_REST)
         ratio = np.clip(ratio, together / _LARGEST_SPREAD, together * _LARGEST_SPREAD)
         following[outer] *= np.clip(np.sqrt(ratio), 1 / _LARGEST_CHANGE, _LARGEST_CHANGE)
-        start = own.start[outer]
+        most = np.maximum(own.factors.penalty[outer], (own.rounds + _ROUNDS_AHEAD) * own.weights[outer])
+        start, following[outer] = own.start[outer], np.minimum(following[outer], most)
         following[outer] = np.clip(following[outer], start / _LARGEST_DRIFT, start * _LARGEST_DRIFT)
         return following
 

@@ -47,8 +47,10 @@ if TYPE_CHECKING:
     from margrave.reconstruction.estimates import Estimates
     from margrave.reconstruction.nonnegative.workers import WorkerPool
 
-# Rounds between looks: a least number, and a factor of the rounds done.
+# Rounds between looks: a least number, and a factor of the rounds done; fewer where the last two looks say that the end
+# is nearer, but never fewer than the last number here.
 _LOOK_EVERY, _LOOK_GROWTH = 10, 1.1
+_FEWEST_TO_LOOK = 3
 # From an earlier solution the first look comes at once, the next ones after twice as many rounds each time.
 _FIRST_WARM_LOOK = 1
 # A certificate is due after this many rounds, twice as many, and so on, whatever the looks expect; earlier where more
@@ -307,6 +309,7 @@ class _Run:
         self._next_certificate = _FIRST_WITH_HOLDS if problem.holds_more else _FIRST_CERTIFICATE
         self._cost, self._share = _COST, _SHARE
         self._loss: float | None = None
+        self._last_look = (0, math.inf)
 
     def advance(self, max_steps: int) -> tuple[Certificate | None, float]:
         """Do rounds up to the next look; return a certificate if one was due, and the gap that was expected."""
@@ -316,6 +319,7 @@ class _Run:
         self._next_look = max(rounds.steps + wait, int(rounds.steps * _LOOK_GROWTH))
         look = rounds.look()
         gap, share = self._expected(look)
+        self._foresee(max(gap, share / _LIFT_PER_TOLERANCE) / self._tolerance)
         promising = (
             gap <= self._tolerance
             and share <= _LIFT_PER_TOLERANCE * self._tolerance
@@ -329,6 +333,17 @@ class _Run:
         self._check_contradiction(proof)
         self._learn(look, proof)
         return proof, gap
+
+    def _foresee(self, excess: float) -> None:
+        """Look earlier if the end is expected earlier, given how many times the tolerance is exceeded.
+
+        Convergence is about linear, so the logarithm of the excess falls by the same amount in each round.
+        """
+        steps, (before, excess_before) = self.rounds.steps, self._last_look
+        self._last_look = (steps, excess)
+        if 1 < excess < excess_before < math.inf:
+            needed = math.ceil((steps - before) * math.log(excess) / math.log(excess_before / excess))
+            self._next_look = min(self._next_look, steps + max(needed, _FEWEST_TO_LOOK))
 
     def is_good(self, proof: Certificate) -> bool:
         """Tell whether a certificate is what was asked for."""

@@ -288,10 +288,10 @@ def lay_out(problem: Problem, parts: Parts, state: int = ROUNDS) -> float:
 
 
 def first_penalties(problem: Problem) -> Floats:
-    """Return where ρ starts: one number for all outer tables, zero for the inner ones; shape (tables,).
+    """Return where ρ starts: in proportion to the weights of outer tables, zero for inner ones; shape (tables,).
 
-    It is a multiple of a typical quotient w_τ/h_τ, with h at ρ = 1: the least of the medians of each order. With a
-    larger ρ, residuals of that order would follow the loss slowly.
+    Its geometric mean is a multiple of a typical quotient w_τ/h_τ, with h at ρ = 1: the least of the medians of each
+    order. With a larger ρ, residuals of that order would follow the loss slowly.
     """
     layout = problem.layout
     spectrum = transform.tables_spectrum(layout, transform.outer_weights(layout))
@@ -300,4 +300,8 @@ def first_penalties(problem: Problem) -> Floats:
     quotients = problem.weights / spectrum
     medians = [np.median(quotients[free & (order == k)]) for k in np.unique(order[free]).tolist()]
     typical = float(min(medians)) if medians else 1.0
-    return transform.outer_weights(layout) * _FIRST_PENALTY * typical
+    penalties = transform.outer_weights(layout) * _FIRST_PENALTY * typical
+    own = free & (penalties > 0)
+    if own.any():
+        penalties[own] *= problem.weights[own] / np.exp(np.log(problem.weights[own]).mean())
+    return penalties

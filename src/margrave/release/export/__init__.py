@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from margrave.errors import ReleaseError, suggestion
+from margrave.errors import ReleaseError, StoreError, suggestion
 from margrave.files import replacing
 from margrave.release.export.registry import registry_entry
 from margrave.release.export.sdmx import write_sdmx
@@ -81,7 +81,7 @@ def require_form(path: str | os.PathLike[str], form: str, agency: str | None, da
     if form not in FORMS:
         raise ReleaseError(f"no form {form!r}{suggestion(str(form), FORMS)} (there are {', '.join(FORMS)})")
     if os.path.lexists(path):
-        raise ReleaseError(f"{path} already exists", remedy="choose another name")
+        raise StoreError(f"{path} already exists", remedy="choose another name")
     if form == "sdmx" and (agency is None or dataflow is None):
         raise ReleaseError("sdmx needs agency (--agency) and dataflow (--dataflow), the identifiers of the tables")
     require_outside(path)
@@ -109,4 +109,4 @@ def _write_entry(release: Release, file: Path, name: str | None, curator: str | 
         with replacing(file) as stream:
             stream.write(text.encode())
     except OSError as error:
-        raise ReleaseError(f"{file} cannot be written ({error.strerror})", remedy="choose another file") from error
+        raise StoreError(f"{file} cannot be written ({error.strerror})", remedy="choose another file") from error

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from margrave.domain.values import distinct_categories, table_label
-from margrave.errors import ReleaseError, expected
+from margrave.errors import ReleaseError, StoreError, expected
 from margrave.escaping import JOINERS, visible
 from margrave.files import replacing
 from margrave.release import facts
@@ -125,7 +125,7 @@ def write_report(
         with replacing(file) as stream:
             stream.write(text.encode())
     except OSError as error:
-        raise ReleaseError(f"{file} cannot be written ({error.strerror})", remedy="name another file") from error
+        raise StoreError(f"{file} cannot be written ({error.strerror})", remedy="name another file") from error
 
 
 def renew_report(folder: str | os.PathLike[str], *, title: str | None = None, **imprint: Unpack[Imprint]) -> Path:

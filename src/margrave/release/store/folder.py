@@ -53,7 +53,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     Parameters
     ----------
     target
-        Where the folder goes. What already exists is replaced: see that it may be, before (`checked_target`).
+        Where the folder goes. What already exists is replaced; check first that it may be (`checked_target`).
     """
     draft = _hidden(target, "draft")
     try:
@@ -69,7 +69,7 @@ def new_folder(target: Path) -> Iterator[Path]:
     except (OSError, MemoryError) as error:
         raise StoreError(
             f"{target} cannot be written ({_reason(error)})",
-            remedy="nothing was left there, make room or name another folder",
+            remedy="nothing was left there; free some space, or name another folder",
         ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -93,7 +93,7 @@ def checked_target(folder: str | os.PathLike[str]) -> Path:
 
 
 def require_folder(folder: str | os.PathLike[str]) -> Path:
-    """Return the path of a folder that is there; what an interrupted replacement has left of one that is not, is named.
+    """Return the path of a folder that is there; the error for another names what an interruption has left of it.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """The non-negative solver's manners: what it refuses and what it says (laws: tests/laws)."""
 
 import inspect
+import itertools
 import re
 from dataclasses import FrozenInstanceError
 from itertools import combinations
@@ -185,6 +186,20 @@ def test_progress_is_called_at_each_look_with_the_gap():
     )
     assert [steps for steps, _ in calls] == [10, 20, 30, 35]
     assert calls[-1] == (solution.steps, solution.gap)
+
+
+def test_looks_come_earlier_where_the_end_is_expected():
+    """Never nearer than three rounds, and not further apart than ten, or a tenth of the rounds so far."""
+    nearer = 0
+    for seed in range(8):
+        looks = []
+        reconstruct_nonnegative(
+            noisy(seed), tolerance=1e-9, progress=lambda steps, gap, looks=looks: looks.append(steps), hold=(0,)
+        )
+        for before, after in itertools.pairwise(looks):
+            assert 3 <= after - before <= max(10, 0.1 * before)
+            nearer += after - before < 10
+    assert nearer > 0
 
 
 def test_an_expected_gap_is_of_the_size_of_the_proven_one():

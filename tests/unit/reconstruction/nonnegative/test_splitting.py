@@ -139,12 +139,31 @@ def test_penalties_follow_every_second_round_and_later_less_often():
     assert when == [*range(2, 31, 2), 33, 36, 39, 42, 46, 50, 55]
 
 
-def test_penalties_start_at_ten_times_the_least_typical_quotient():
-    """Sizes of two, all pairs of three: h = 3/4 for the total, 1 for one attribute, 1 for pairs (ρ = 1)."""
+def test_penalties_start_at_ten_times_the_least_typical_quotient_in_proportion_to_weights():
+    """Sizes of two, all pairs of three: h = 3/4 for the total, 1 for one attribute, 1 for pairs (ρ = 1).
+
+    The pairs have weights 5 and 7, of the geometric mean √35; what is held counts as an average table.
+    """
     layout = Layout.of((2, 2, 2), [(0, 1), (0, 2), (1, 2)])
     weights = np.array([9.0, 2.0, 4.0, 8.0, 5.0, 7.0, np.inf])
-    expected = 10 * np.array([0, 0, 0, 0, 1, 1, 1]) * min(9 / 0.75, 4 / 1, 6 / 1)
+    shares = np.array([0, 0, 0, 0, 5 / np.sqrt(35), 7 / np.sqrt(35), 1])
+    expected = 10 * shares * min(9 / 0.75, 4 / 1, 6 / 1)
     np.testing.assert_allclose(first_penalties(Problem(layout, np.zeros(layout.cells), weights)), expected)
+
+
+def test_a_penalty_grows_to_the_weight_times_the_rounds_ahead_at_most():
+    """Moves that ask for ever larger penalties; one that is larger from the start stays as it is."""
+    rounds = four_tables()
+    part, outer = rounds.parts.part, rounds.problem.layout.outer
+    rounds.run(1)
+    moves = part.moves(ROUNDS)
+    for count in range(2, 30):
+        moves.kept[:], moves.multiplier[:] = 1.0, 1e12
+        before = rounds.penalties[outer:].copy()
+        rounds.step(penalties=part.balanced(ROUNDS, 1e6))
+        most = (count - 1 + 40) * rounds.problem.weights[outer:]
+        np.testing.assert_allclose(rounds.penalties[outer:], np.minimum(np.maximum(before, most), 10 * before))
+    assert (rounds.penalties[outer:] >= 40 * rounds.problem.weights[outer:]).all()
 
 
 def test_penalties_where_everything_is_held():

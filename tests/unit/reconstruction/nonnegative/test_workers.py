@@ -187,6 +187,11 @@ def test_what_cannot_work_is_refused(workers):
         mg.reconstruct(NOISY, WORKLOAD, workers=workers)
 
 
+@pytest.mark.parametrize("workers", [None, 1, np.int64(2), 1024, "tcp://host:8786", "tls://host:8786"])
+def test_what_may_work_is_not_refused_before_it_is_tried(workers):
+    workers_module.require_workers(workers)
+
+
 @pytest.mark.parametrize("method", ["mle", "trunc", "trunc+rescale"])
 def test_methods_without_rounds_have_nothing_to_divide(method):
     with refused(f"method {method!r} does not use workers; leave out workers (--workers)"):
@@ -413,7 +418,7 @@ def test_tables_are_divided_into_ranges_of_about_equal_cells(workers):
     assert max(cells) <= (layout.cells - layout.inner_cells) / workers + largest
 
 
-@pytest.mark.parametrize(("sizes", "order"), [((10,) * 12, 3), ((4,) * 20, 3), ((4,) * 12, 4)])
+@pytest.mark.parametrize(("sizes", "order"), [((10,) * 12, 3), ((4,) * 20, 3), ((4,) * 12, 4), ((3,) * 30, 2)])
 def test_a_part_takes_the_memory_that_its_worker_asks_for(monkeypatch, sizes, order):
     """All passes, with messages in and out: at most what is asked for, and no less than 0.85 of it."""
     monkeypatch.setattr(workers_module, "prepare_worker", lambda *_: None)

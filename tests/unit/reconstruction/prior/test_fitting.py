@@ -35,6 +35,17 @@ def test_the_loop_is_that_of_the_plain_twin(shape, rounds):
     assert not found[start == 0].any()
 
 
+@pytest.mark.parametrize("tolerance", [0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002])
+@pytest.mark.parametrize("shape", [(4, 5), (2, 9, 4), (3, 2, 2, 4)], ids=str)
+def test_fitting_ends_with_the_round_in_which_the_twin_ends(shape, tolerance):
+    """Each facet counts once: by another total, fitting would end sooner or later at some of these."""
+    draw = np.random.default_rng(5)
+    start, other = draw.gamma(0.5, 9, shape), draw.gamma(0.5, 9, shape)
+    facets = [np.asarray(other.sum(axis=axis)) for axis in range(other.ndim)]
+    found = fit_proportionally(start.copy(), facets, tolerance=tolerance)
+    np.testing.assert_allclose(found, twin(start, facets, tolerance), rtol=1e-12)
+
+
 def test_a_table_in_another_order_of_memory_is_scaled_in_place_too():
     table = np.arange(1.0, 13.0).reshape(3, 4)
     facets = [np.full(4, 6.0), np.full(3, 8.0)]

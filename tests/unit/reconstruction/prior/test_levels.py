@@ -10,6 +10,8 @@ from margrave.algebra.layout import Layout
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import reconstruct_nonnegative
 from margrave.reconstruction.prior import automatic
+from margrave.reconstruction.prior import levels as levels_module
+from margrave.reconstruction.prior.cells import mutual_information
 from margrave.reconstruction.prior.levels import Levels
 from tests.planner import count_tables
 
@@ -240,3 +242,94 @@ def test_a_rare_value_that_was_measured_precisely_is_kept(people):
     levels.run()
     error = np.abs(levels.residuals - residuals)[1:].mean()
     assert error < 1.1 * np.abs(noise[1:]).mean()
+
+
+def test_a_single_attribute_that_was_not_measured_has_what_its_pair_says():
+    """b and the residual of the pair are known; without a negative cell a can only be as uneven as it is."""
+    layout, joint = Layout.of((2, 2), [(0, 1)]), np.array([[60.0, 0.0], [20.0, 20.0]])
+    truth = np.zeros(layout.cells)
+    for table, members in enumerate(layout.sets):
+        layout.view(truth, table)[...] = joint.sum(axis=tuple(k for k in range(2) if k not in members))
+    measured, single = transform.decompose(layout, truth), layout.places[(0,)]
+    variances = np.where(layout.index.order > 0, 0.01, 0.0)
+    variances[single] = np.inf
+    layout.view(measured, single)[...] = 0.0
+    levels = Levels(layout, measured, variances, truth[0])
+    levels.run()
+    # Tables are settled by some rounds of the solver, not solved: it goes more than half of the way.
+    residual = layout.view(levels.residuals, single)
+    assert 5.0 < residual[0] <= 10.0
+    assert residual[1] == pytest.approx(-residual[0])
+
+
+def test_single_attributes_stay_as_the_pairs_left_them(case, monkeypatch):
+    """The total apart, each is the settled table of its attribute; one that is held is as it was measured."""
+    layout, truth = case
+    variances = np.where(layout.index.order > 0, 200.0, 0.0)
+    held = layout.places[(1,)]
+    variances[held] = 0.0
+    measured = measure(layout, truth, variances, 8).values
+    levels, settled = Levels(layout, measured, variances, truth[0]), []
+    settle = levels._settle_all
+
+    def noted():
+        settled.append(levels._inner.copy())
+        settle()
+
+    monkeypatch.setattr(levels, "_settle_all", noted)
+    levels.run()
+    (inner,) = settled
+    for k in range(len(layout.sizes)):
+        place = layout.places[(k,)]
+        table = layout.view(inner, place)
+        expected = (
+            layout.view(measured, place) if place == held else table * truth[0] / table.sum() - truth[0] / table.size
+        )
+        np.testing.assert_allclose(layout.view(levels.residuals, place), expected, rtol=1e-9, atol=1e-7)
+    assert levels.residuals[0] == truth[0]
+
+
+def test_a_pair_that_was_never_measured_says_nothing_about_others(case, monkeypatch):
+    """It is a prediction itself: how much two attributes depend on each other is asked of measured pairs alone."""
+    layout, truth = case
+    variances = np.where(layout.index.order > 0, 50.0, 0.0)
+    never = [(0, 1), (2, 4)]
+    for pair in never:
+        variances[layout.places[pair]] = np.inf
+    asked = []
+
+    def noted(pairs, *others):
+        asked.append({tuple(pair) for pair in pairs.tolist()})
+        return mutual_information(pairs, *others)
+
+    monkeypatch.setattr("margrave.reconstruction.prior.levels.mutual_information", noted)
+    Levels(layout, measure(layout, truth, variances, 9).values, variances, truth[0]).run()
+    measured = set(combinations(range(len(layout.sizes)), 2)) - set(never)
+    assert asked == [measured] * len(asked)
+    assert asked
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_tables_weigh_by_their_expected_errors_in_units_of_the_median(order):
+    layout = Layout.of((3, 2, 4), list(combinations(range(3), order)))
+    levels = Levels(layout, np.zeros(layout.cells), np.ones(len(layout.sets)), 50.0)
+    draw = np.random.default_rng(order)
+    levels.errors[:] = draw.lognormal(3, 1, len(layout.sets))
+    levels.errors[:3] = 0.0, 1e-9, 1e12
+    expected = []
+    for members, error in zip(layout.sets, levels.errors, strict=True):
+        relative = min(max(error / np.median(levels.errors[levels.errors > 0]), 1e-4), 1e4) if error > 0 else 1.0
+        single = 30.0 if len(members) == 1 and order > 2 else 1.0
+        expected.append(single * 2.0 ** -len(members) / np.sqrt(relative))
+    np.testing.assert_allclose(levels.weights(), expected, rtol=1e-12)
+
+
+def test_a_worker_asks_for_the_memory_of_the_tables_that_it_holds(monkeypatch):
+    """Measured and estimated residuals, for all who share its machine."""
+    asked = []
+    monkeypatch.setattr(levels_module, "prepare_worker", lambda version, needed, sharing: asked.append(needed))
+    layout = Layout.of((3, 2, 4, 5), list(combinations(range(4), 3)))
+    actor = levels_module._TablesActor()
+    actor.open("", 3, layout.index, layout.outer, layout.degrees, np.ones(len(layout.sets)))
+    assert asked == [3 * (actor._local.measured.nbytes + actor._local.residuals.nbytes)]
+    assert actor._local.measured.size == layout.cells
