@@ -14,8 +14,8 @@ of drawn. The columns of the file:
                        and ``learned_from_real`` of one that was trained on the real rows
     seconds            processor time, of the release and its rows together
 
-SDMetrics wants an older pandas than margrave's constraints have, so it is in no extra. The scores of docs/rows.md are of
-scikit-learn 1.9.1 and sdmetrics 0.32.0, in an environment of their own (``pip install -e ".[pgm]" scikit-learn
+SDMetrics wants an older pandas than margrave's constraints have, so it is in no extra. The scores of docs/rows.md are
+of scikit-learn 1.9.1 and sdmetrics 0.32.0, in an environment of their own (``pip install -e ".[pgm]" scikit-learn
 sdmetrics``, without the constraints).
 
 One fifth of the real rows is held out before anything is measured, so that N is four fifths of the table's.
