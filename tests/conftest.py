@@ -5,6 +5,7 @@ import fcntl
 import gc
 import os
 import shutil
+import signal
 import sys
 import warnings
 from tempfile import mkdtemp
@@ -39,6 +40,12 @@ def pytest_make_collect_report(collector):
             report.outcome = "failed"
             report.longrepr = f"skipped, which MARGRAVE_REQUIRE_ALL does not allow: {reason}"
     return report
+
+
+def pytest_configure(config):
+    """Take Ctrl-C as on a terminal: what a shell runs in the background ignores it, and so do its children."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish(session):

@@ -43,14 +43,6 @@ def survey(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture(autouse=True)
-def ctrl_c_is_heard():
-    """A shell that runs tests in the background has them ignore Ctrl-C; here it must be received."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def release(*more, out="release"):
     return run(["release", "people.csv", *WORDS, "--out", out, *map(str, more)])
 
