@@ -94,7 +94,9 @@ def test_blocks_of_rows_come_as_near_and_threads_change_no_row(monkeypatch):
     start = np.column_stack([np.random.default_rng(k).permutation(random_rows(SIZES, 4000)[:, k]) for k in range(5)])
     alone = start.copy()
     fit_rows(layout, alone, wanted)
-    monkeypatch.setattr(fitting, "_BLOCK_LOOKUPS", 6 * 4 * 64)
+    monkeypatch.setattr(fitting, "_BLOCKS", 16)
+    monkeypatch.setattr(fitting, "_BLOCK_LOOKUPS", 1)
+    monkeypatch.setattr(fitting, "_SHARE", 16)
     monkeypatch.setattr("margrave.algebra.kernels._CELLS_WORTH_A_THREAD", 1)
     found = []
     for threads in ("1", "3"):
