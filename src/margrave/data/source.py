@@ -166,8 +166,10 @@ class Data:
         given = self.text_format.given
         if given and not (kind is SourceKind.FILE and is_separated(str(self.source), self.delimiter)):
             unknown = kind is SourceKind.FILE and format_of(str(self.source)) not in (*JSON, *PARQUET)
-            raise wrong_ending(str(self.source)) if unknown else DataError(
-                f"{given} is for CSV files, and this is another kind of table", remedy="leave it out"
+            raise (
+                wrong_ending(str(self.source))
+                if unknown
+                else DataError(f"{given} is for CSV files, and this is another kind of table", remedy="leave it out")
             )
 
     def _foreign(self, kind: SourceKind) -> DataError | None:
