@@ -102,6 +102,7 @@ def aim(
     rho: float,
     draw: np.random.Generator,
     max_megabytes: float = PUBLISHED_MEGABYTES,
+    estimator: Callable[[Mapping[str, int]], Model] = Model,
 ) -> Adapted:
     """Return the model that AIM fits.
 
@@ -119,9 +120,11 @@ def aim(
         What noise and choices are drawn from: seeded, so not private.
     max_megabytes
         The bound on the size of the model.
+    estimator
+        Returns an empty model of a domain, which fits what is added to it.
     """
     weights = closure(workload)
-    model, chosen = Model(sizes), list[Names]()
+    model, chosen = estimator(sizes), list[Names]()
 
     def measure(names: Names, deviation: float) -> None:
         values = truth(names)

@@ -17,7 +17,9 @@ from experiments import ExperimentError
 from experiments.aim import Names, aim
 from experiments.datasets import Dataset, read_dataset
 from experiments.generated import CHOOSING, JUDGING, KINDS, generate, names
+from experiments.graphical_models import Model
 from experiments.mst import mst
+from experiments.private_pgm import MbiModel
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.errors import suggestion
@@ -83,6 +85,8 @@ class Peer:
         The bound on the size of its model; zero if it has none.
     available
         Whether this margrave has it.
+    by_default
+        Whether it runs where no methods are named.
     """
 
     key: str
@@ -92,6 +96,7 @@ class Peer:
     confined: bool = False
     cap_mb: float = 0.0
     available: Callable[[], bool] = lambda: True
+    by_default: bool = True
 
 
 def _zeros(dataset: Dataset, draw: Draw) -> Answered:
@@ -158,7 +163,7 @@ def _mst(dataset: Dataset, draw: Draw) -> Answered:
     return Answered(_filled(dataset, found.table), found.rho, len(found.chosen))
 
 
-def _aim(megabytes: float) -> Callable[[Dataset, Draw], Answered]:
+def _aim(megabytes: float, estimator: type[Model] = Model) -> Callable[[Dataset, Draw], Answered]:
     def run(dataset: Dataset, draw: Draw) -> Answered:
         found = aim(
             _sizes(dataset),
@@ -167,6 +172,7 @@ def _aim(megabytes: float) -> Callable[[Dataset, Draw], Answered]:
             rho=float(draw.budget.rho),
             draw=draw.insecure_generator(),
             max_megabytes=megabytes,
+            estimator=estimator,
         )
         tree, total = found.model.tree, found.model.total
         marginals = _filled(dataset, lambda names: tree.table(names) * total)
@@ -192,18 +198,21 @@ PEERS: dict[str, Peer] = {
         Peer("mst", "MST", "#6B7280", _mst, confined=True),
         Peer("aim-8", "AIM, 8 MB", "#7FC8A9", _aim(8.0), confined=True, cap_mb=8.0),
         Peer("aim", "AIM, 80 MB", "#009E73", _aim(80.0), confined=True, cap_mb=80.0),
+        Peer("aim-mbi", "AIM on mbi, 8 MB", "#332288", _aim(8.0, MbiModel), True, 8.0, by_default=False),
     )
 }
 
 
 def find_peers(keys: tuple[str, ...]) -> tuple[Peer, ...]:
-    """Return the methods with these keys, in the order of figures; all that this margrave has for none."""
+    """Return the methods with these keys, in the order of figures; for none all that this margrave runs by default."""
     for key in keys:
         if key not in PEERS:
             raise ExperimentError(f"no method {key!r}{suggestion(key, PEERS)} (there are {', '.join(PEERS)})")
         if not PEERS[key].available():
             raise ExperimentError(f"method {key!r} needs another version of margrave than this one; leave it out")
-    return tuple(peer for peer in PEERS.values() if peer.key in keys or (not keys and peer.available()))
+    return tuple(
+        peer for peer in PEERS.values() if peer.key in keys or (not keys and peer.by_default and peer.available())
+    )
 
 
 def is_generated(name: str) -> bool:

@@ -26,6 +26,8 @@ import numpy as np
 from experiments import ExperimentError
 from experiments.clique_trees import CliqueTree, Factor
 from experiments.cost import Cost, resident_bytes
+from experiments.graphical_models import Model as OwnModel
+from experiments.graphical_models import estimated_total
 from experiments.lifeline import leave_with_parent
 from experiments.records import DONE, FAILED, MEMORY_LIMIT, TIME_LIMIT
 from margrave.algebra.kernels import Floats
@@ -206,12 +208,7 @@ def fit(problem: Problem) -> list[Floats]:
 
 def fitted_model(problem: Problem) -> Model:
     """Return the graphical model that mbi fits to a problem."""
-    # By name: neither package is there when margrave is type-checked.
-    jax = import_module("jax")
-    jax.config.update("jax_enable_x64", True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        mbi = import_module("mbi")
+    jax, mbi = _packages()
     domain = mbi.Domain(tuple(problem.sizes), tuple(problem.sizes.values()))
     measured = [mbi.LinearMeasurement(values, names, stddev=deviation) for names, values, deviation in problem.measured]
     model: Model = mbi.estimation.MirrorDescent().estimate(
@@ -220,6 +217,45 @@ def fitted_model(problem: Problem) -> Model:
     # JAX computes behind one's back, and reading what failed there ends the process; waiting for it raises.
     jax.block_until_ready(model.potentials)
     return model
+
+
+@dataclass(eq=False)
+class MbiModel(OwnModel):
+    """A graphical model that mbi fits: its estimator and its steps, the tables of the fitted model as we compute them.
+
+    mbi compiles programs for each new set of cliques. Stopping rule and limits are those of our own steps.
+    """
+
+    _estimated: Model | None = None
+
+    def fit(self, *, steps: int, tolerance: float | None = None) -> None:
+        """Take up to so many steps of mbi from where the potentials are."""
+        require_mbi()
+        jax, mbi = _packages()
+        domain = mbi.Domain(tuple(self.sizes), tuple(self.sizes.values()))
+        measured = list(self.measured.values())
+        self._estimated = mbi.estimation.MirrorDescent().estimate(
+            domain,
+            [mbi.LinearMeasurement(one.values, one.names, stddev=float(one.variance) ** 0.5) for one in measured],
+            known_total=estimated_total(measured),
+            iters=steps,
+            tol=tolerance,
+            warm_start=self._estimated,
+        )
+        potentials = jax.block_until_ready(self._estimated.potentials)
+        # mbi keeps potentials of the largest sets alone.
+        self.potentials = {one.names: np.zeros(len(one.values)) for one in measured}
+        self.potentials |= {names: np.asarray(potentials[names].datavector()) for names in potentials.cliques}
+        super().fit(steps=0)
+
+
+def _packages() -> tuple[Any, Any]:
+    """Return JAX, in double precision, and mbi; by name, because neither is there when margrave is type-checked."""
+    jax = import_module("jax")
+    jax.config.update("jax_enable_x64", True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return jax, import_module("mbi")
 
 
 def clique_tree_of(model: Model) -> CliqueTree:

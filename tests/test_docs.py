@@ -5,12 +5,14 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import documents
+import numpy as np
 import pytest
 import yaml
 
@@ -70,6 +72,34 @@ def database(server):
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute("CREATE DATABASE pages")
     return urlsplit(server)._replace(path="/pages").geturl()
+
+
+def census(rows, dot=""):
+    """Rows in the form of the census file: no header, blanks, ``?``, an empty line at the end; a dot after labels."""
+    draw, lines = np.random.default_rng(rows), []
+    for _ in range(rows):
+        words = [draw.choice(["Private", "State-gov", "?"]), "HS-grad", "Divorced", "Sales", "Husband", "White", "Male"]
+        work, school, married, job, relation, race, sex = words
+        income = draw.choice(["<=50K", ">50K"]) + dot
+        row = (draw.integers(17, 91), work, 77516, school, 9, married, job, relation, race, sex, 0, 0)
+        lines.append(", ".join(map(str, (*row, draw.integers(1, 99), "United-States", income))))
+    return "\n".join(lines) + "\n\n"
+
+
+def test_the_commands_for_the_census_file_take_a_file_of_its_form(tmp_path):
+    """They are only shown on the page, since the file itself is not here."""
+    section = (ROOT / "docs" / "start.md").read_text(encoding="utf-8").split("## The census file")[1].split("\n## ")[0]
+    script = "".join(re.findall(r"^```shell\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL))
+    (tmp_path / "adult.data").write_text(census(300), encoding="utf-8")
+    (tmp_path / "adult.test").write_text("|1x3 Cross validator\n" + census(200, "."), encoding="utf-8")
+    program = f'margrave() {{ "{sys.executable}" -m margrave "$@"; }}\nset -euo pipefail\n'
+    done = subprocess.run(["bash", "-c", program + script], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the table fits the domain" in done.stdout
+    release = margrave.load(tmp_path / "adult")
+    assert release.workload.domain["income"].categories == ("<=50K", ">50K")
+    # By chance it is further away than that in one of 10¹⁴ runs.
+    assert abs(release.table().estimate - 500) < 8 * release.table().std_error
 
 
 def test_the_domain_file_of_the_page_is_one():

@@ -56,6 +56,29 @@ def require_memory(needed: int, purpose: str, largest: Sequence[tuple[str, int]]
     )
 
 
+def require_addresses(needed: int, purpose: str, *, advice: str) -> None:
+    """Raise `MemoryLimitError` if a limit on the address space (``ulimit -v``) is below ``needed`` bytes.
+
+    For libraries that reserve far more addresses than they will ever use: only this limit counts them.
+
+    Parameters
+    ----------
+    needed
+        Bytes of addresses, those of the rest of the process included.
+    purpose
+        What they are for, as the object of "… needs".
+    advice
+        What the user can do, as a sentence without its full stop.
+    """
+    limit = _address_limit()
+    if limit < needed:
+        raise MemoryLimitError(
+            f"{purpose} needs {_readable(needed)} of address space, and the limit of this process (ulimit -v) is "
+            f"{_readable(limit)}",
+            remedy=advice,
+        )
+
+
 _FOLDER: ContextVar[Path | None] = ContextVar("folder of large arrays", default=None)
 
 
@@ -128,12 +151,18 @@ def _container_bytes() -> int:
 
 def _limit_bytes() -> int:
     """Return what an address-space limit (``ulimit -v``) leaves for arrays, or more than any machine has."""
+    limit = _address_limit()
+    return limit if limit == 2**62 else max(limit - _mapped_bytes() - _MAPPED_LATER, 0)
+
+
+def _address_limit() -> int:
+    """Return the address-space limit of this process, or more than any machine has."""
     try:
         import resource
     except ImportError:  # Windows has no such limits
         return 2**62
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return 2**62 if limit == resource.RLIM_INFINITY else max(limit - _mapped_bytes() - _MAPPED_LATER, 0)
+    return 2**62 if limit == resource.RLIM_INFINITY else limit
 
 
 def _mapped_bytes() -> int:

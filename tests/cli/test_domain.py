@@ -128,7 +128,7 @@ def test_a_file_as_it_was_downloaded_is_read_and_the_words_for_it_are_said(tmp_p
     assert run(["domain", str(path), "--out", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "guessed from the file and used: --trim --null '?' --no-header (check them" in shown
-    assert "draft again with --names" in shown
+    assert "draft again with --overwrite and --names" in shown
     assert f"margrave validate {path} {out} --trim --null '?' --no-header\n" in shown
     words = ["--trim", "--null", "?", "--names", "age,work,sex"]
     assert run(["domain", str(path), *words, "--out", str(out), "--overwrite"]) == 0

@@ -197,6 +197,35 @@ def test_a_remark_before_the_rows_is_not_taken_for_a_header(tmp_path, first):
     path.write_text(f"{first}\n25, Private, F\n38, State, M\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"is one field and the second line is 3 fields; the first line must be"):
         draft_domain(path)
+    # Names say that there is no header; the line is no row either, and is not counted as one.
+    for options in ({"names": ("age", "work", "sex")}, {"header": False}):
+        with pytest.raises(DataError, match=r"the first line must be a row: remove .* as in: tail -n \+2 OLD > NEW$"):
+            draft_domain(Data(path, trim=True, **options))
+
+
+def test_names_for_a_file_of_one_column_lead_to_what_separates_its_fields(tmp_path):
+    path = tmp_path / "work.csv"
+    path.write_text("39;Private\n40;State\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"2 names .* for the one column .* separates them: delimiter=';' \("):
+        counted(path, WORK, names=("age", "work"))
+    assert counted(path, WORK, names=("age", "work"), delimiter=";") == [1, 1, 0]
+
+
+@pytest.mark.parametrize("options", [{"names": NAMES}, {"trim": True}, {"null": "?"}, {"header": False}])
+def test_how_text_is_written_without_what_separates_it_is_no_other_kind_of_table(tmp_path, options):
+    """The name ends in .data, as that of the census file does, and what it lacks is said whatever else is given."""
+    with pytest.raises(DataError, match=r"if it is a CSV file of another name, say .* delimiter=',' \(--delimiter ,\)"):
+        Data(tmp_path / "adult.data", **options)
+
+
+def test_two_files_whose_labels_differ_by_a_dot_are_one_table(tmp_path):
+    """The second part of the census file has a dot after each label; a group takes both."""
+    (tmp_path / "adult.data").write_text("39, <=50K\n50, >50K\n\n", encoding="utf-8")
+    (tmp_path / "adult.test").write_text("25, <=50K.\n38, >50K.\n28, >50K.\n\n", encoding="utf-8")
+    incomes = {"up to 50K": ("<=50K", "<=50K."), "more": (">50K", ">50K.")}
+    domain = Domain([Attribute("income", groups=incomes)])
+    options = {"delimiter": ",", "trim": True, "names": ("age", "income")}
+    assert counted(f"{tmp_path}/adult.*", domain, **options) == [2, 3]
 
 
 def test_a_forgotten_mark_of_missing_is_noticed_where_other_values_are_counted_as_other(raw):

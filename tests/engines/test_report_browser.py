@@ -282,6 +282,33 @@ def test_fits_the_screen_and_is_kept_as_a_picture(browser, address, tmp_path, wi
     page.close()
 
 
+CENSUS = ("workclass", "education", "education-num", "marital-status", "occupation", "relationship", "capital-gain")
+BROKEN = (  # words of names that do not stand on one line
+    "[...document.querySelectorAll('.map tbody th bdi, .split details tbody th bdi')].flatMap(one => {"
+    " const text = one.firstChild, range = document.createRange();"
+    " return [...text.data.matchAll(/[a-z]+/g)].filter(word => { range.setStart(text, word.index);"
+    " range.setEnd(text, word.index + word[0].length); return range.getClientRects().length > 1; })"
+    ".map(word => word[0]); })"
+)
+
+
+@pytest.mark.parametrize("width", [360, 820, 1400])
+def test_names_of_attributes_are_not_broken_within_a_word(browser, tmp_path, width):
+    domain = Domain.fromdict(dict.fromkeys([*CENSUS, "age", "sex", "capital-loss", "hours-per-week", "income"], 2))
+    workload = Workload.all_kway(domain, 2)
+    tables = [(n, np.random.default_rng(9).gamma(0.5, 9e4, (2, 2)), 81.0) for n in workload]
+    noisy = Measurements.from_marginals(domain, tables).with_provenance(record())
+    file = tmp_path / "names.html"
+    write_report(reconstruct(noisy, workload, errors=True), file)
+    page = browser.page(file.as_uri(), width=width, height=800)
+    page.wait_until("document.querySelectorAll('#bars svg').length === 1")
+    assert page.evaluate("document.querySelectorAll('.map tbody th bdi').length") == len(domain)
+    assert page.evaluate("document.querySelectorAll('.split details tbody th bdi').length") >= len(domain)
+    assert page.evaluate(BROKEN) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
+
+
 ROWS_OF = (
     "(selector => {{ const tops = [...document.querySelectorAll(selector)].map(e => e.getBoundingClientRect().top);"
     " return [...new Set(tops)].map(top => tops.filter(other => other === top).length); }})({})"

@@ -12,6 +12,7 @@ from experiments import mst as mst_module
 from experiments.aim import Round, aim, choose, closure
 from experiments.graphical_models import Model
 from experiments.mst import merge, mst, tree_of_pairs
+from experiments.private_pgm import MbiModel
 
 SIZES = {"a": 3, "b": 4, "c": 2, "d": 5}
 TRIPLES = list(itertools.combinations(SIZES, 3))
@@ -72,6 +73,22 @@ def test_aim_spends_exactly_its_budget(rows, monkeypatch, rho):
     assert found.rho == rho
     assert spending.rho == pytest.approx(rho, rel=1e-9)
     assert len(found.chosen) >= 2
+
+
+@pytest.mark.engines
+@pytest.mark.parametrize("rho", [1e-4, 0.015])
+def test_aim_on_mbi_is_aim_on_our_steps(rows, rho):
+    """The same choices and, to rounding, the same tables."""
+    pytest.importorskip("mbi", reason="Private-PGM is the package mbi, of the extra pgm")
+    own, theirs = (
+        aim(SIZES, TRIPLES, truth_of(rows), rho=rho, draw=np.random.default_rng(1), estimator=estimator)
+        for estimator in (Model, MbiModel)
+    )
+    assert theirs.chosen == own.chosen
+    assert theirs.rho == rho
+    for names in TRIPLES:
+        expected = own.model.tree.table(names)
+        np.testing.assert_allclose(theirs.model.tree.table(names), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("rho", [1e-4, 0.015, 0.9])

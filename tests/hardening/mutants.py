@@ -79,6 +79,8 @@ EQUIVALENT = Path(__file__).with_name("equivalent.json")
 # Seconds of tests for one mutant, as they took without it; how many times as much processor time they may take with it,
 # beside what it takes to start and compile; and how much longer that may be by the clock, on a busy machine.
 MOST_SECONDS, PATIENCE, START, BUSY = 30.0, 3.0, 60.0, 8.0
+# Bytes that the tests of one mutant may write to. Addresses are not limited: the engine that draws charts reserves 64
+# GiB of them at its start and ends the process where it may not, so that a test of a report would end the record.
 MOST_MEMORY = 16 << 30
 # What pytest returns for a test that is not there, or if it cannot begin.
 UNKNOWN_TEST = 4
@@ -444,7 +446,7 @@ class Bench:
         os.dup2(log, 1)
         os.dup2(log, 2)
         sys.stdin = open(os.devnull)  # noqa: SIM115, PTH123 — until the process ends
-        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+        resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
         tree = self.folder / "tree"
         os.chdir(tree)

@@ -54,6 +54,47 @@ def test_too_little_memory_is_refused_before_the_charge(tmp_path):
     assert "leave these out (Workload.filter)" in text
 
 
+REPORT = """
+import resource, sys
+sys.path[:0] = {paths!r}
+import numpy as np
+import margrave as mg
+domain = mg.Domain.fromdict({{"a": 3, "b": 2}})
+workload = mg.Workload(domain, [("a", "b")])
+table = mg.CodedTable(domain, {{"a": np.arange(600) % 3, "b": np.arange(600) % 2}})
+resource.setrlimit(resource.RLIMIT_AS, ({gigabytes} << 30, {gigabytes} << 30))
+ledger = mg.Ledger({ledger!r}, cap=1)
+publication = mg.Publication({folder!r}, report={report})
+try:
+    publication.check(workload)
+except mg.MargraveError as error:
+    print("refused", "before" if ledger.is_new else "after", error)
+    sys.exit()
+noisy = mg.residual_planner(table, workload, mg.Budget.zcdp(rho="0.5"), contributions=1, ledger=ledger)
+publication.publish(noisy, workload)
+print("done")
+"""
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "report", "said"),
+    [
+        (16, True, "refused before the report needs 77.3 GB of address space, and the limit of this process (ulimit "
+        "-v) is 17.2 GB; raise the limit, or leave the report out: report=False (--no-report)\n"),
+        (16, False, "done\n"),
+        (72, True, "done\n"),
+    ],
+)  # fmt: skip
+def test_a_limit_on_addresses_does_not_end_the_process_that_draws_a_report(tmp_path, gigabytes, report, said):
+    """The engine of the charts reserves 64 GiB of addresses, and ends the process where it may not."""
+    places = {"ledger": str(tmp_path / "ledger"), "folder": str(tmp_path / "release")}
+    text = REPORT.format(paths=[one for one in sys.path if one], gigabytes=gigabytes, report=report, **places)
+    run = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=600)
+    assert run.returncode == 0, run.stderr[:2000]
+    assert run.stdout == said
+    assert (tmp_path / "release" / "report.html").exists() is (report and gigabytes > 64)
+
+
 @pytest.mark.engines
 @pytest.mark.parametrize("mechanism", ["residual_planner", "adaptive_planner", "scalable_mwem", "gaussian_marginals"])
 def test_no_limit_ends_a_run_between_the_charge_and_the_measurements(tmp_path, mechanism):

@@ -100,7 +100,9 @@ def _show_draft(drafted: Draft, screen: Screen) -> None:
             "(check them, and give them to validate and release too)"
         )
         if drafted.reading.get("header") is False:
-            screen.print("the columns have no names: draft again with --names, as in --names age,sex,region")
+            screen.print(
+                "the columns have no names: draft again with --overwrite and --names, as in --names age,sex,region"
+            )
     for name, texts in drafted.rare.items():
         few = ", ".join([*map(repr, texts[:_MOST_CATEGORIES]), *(["…"] if len(texts) > _MOST_CATEGORIES else [])])
         other = drafted.domain[name].other

@@ -97,11 +97,11 @@ def _prepare(folder: Path) -> None:
 
 
 def _can_report() -> bool:
-    """Return whether the packages of the report are there."""
-    from margrave.release.report.charts import require_packages
+    """Return whether a report can be made here."""
+    from margrave.release.report.charts import require_report
 
     try:
-        require_packages()
+        require_report()
     except MargraveError:
         return False
     return True

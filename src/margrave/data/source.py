@@ -9,7 +9,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from margrave.data.kinds import SourceKind, TextFormat, is_foreign, is_separated, kind_of, wrong_ending
+from margrave.data.kinds import (
+    JSON,
+    PARQUET,
+    SourceKind,
+    TextFormat,
+    format_of,
+    is_foreign,
+    is_separated,
+    kind_of,
+    wrong_ending,
+)
 from margrave.data.redaction import quietly, shown, split_url, without_credentials
 from margrave.domain.domain import Domain
 from margrave.errors import DataError, suggestion
@@ -155,8 +165,11 @@ class Data:
         """Refuse words on the text of a CSV file where there is none."""
         given = self.text_format.given
         if given and not (kind is SourceKind.FILE and is_separated(str(self.source), self.delimiter)):
-            raise self._foreign(kind) or DataError(
-                f"{given} is for CSV files, and this is another kind of table", remedy="leave it out"
+            unknown = kind is SourceKind.FILE and format_of(str(self.source)) not in (*JSON, *PARQUET)
+            raise (
+                wrong_ending(str(self.source))
+                if unknown
+                else DataError(f"{given} is for CSV files, and this is another kind of table", remedy="leave it out")
             )
 
     def _foreign(self, kind: SourceKind) -> DataError | None:

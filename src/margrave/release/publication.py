@@ -203,9 +203,9 @@ class Publication:
             if text is not None:
                 require_text(text, f"the {name}")
         if self.report:
-            from margrave.release.report.charts import require_packages
+            from margrave.release.report.charts import require_report
 
-            require_packages()
+            require_report()
         _check_workers(self.chosen, self.workers)
         with on_disk(self.scratch):
             pass  # refuses what is not a folder that can be written to

@@ -1,13 +1,16 @@
 """The numbers of a report are those of slow and obvious loops over all tables."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+import margrave as mg
 from margrave.domain import Attribute, Domain
 from margrave.measurements import Measurements, Provenance, Step
 from margrave.release.publication import reconstruct
+from margrave.release.report import statements
 from margrave.release.report.findings import Headline, find, headline
 from margrave.workload import Workload
 
@@ -84,6 +87,32 @@ def test_what_went_elsewhere_is_the_remainder():
     part = find(released(workload=Workload(DOMAIN, [("c",)]), method="mle"))
     assert part.remainder == pytest.approx(1 - sum(one.share for one in part.orders))
     assert part.remainder > 0.3
+
+
+def test_what_was_measured_again_is_part_of_the_shares_and_no_remainder(tmp_path):
+    """The whole budget went into these tables; what their first measurements cost is summed one by one."""
+    generator = np.random.default_rng(2)
+    codes = generator.integers(0, 3, 3_000)
+    table = mg.CodedTable(DOMAIN, {"a": codes, "b": codes // 2, "one": 0 * codes, "c": 3 - codes})
+    noisy = mg.adaptive_planner(table, WORKLOAD, mg.Budget.zcdp(rho=0.5), contributions=2)
+    again = sum(step.rho for step in noisy.provenance.steps if step.purpose.endswith("measured again"))
+    release = reconstruct(noisy, WORKLOAD, method="mle")
+    sets, first = release.estimates.layout.sets, release.estimates.precisions
+    degrees = [math.prod(1 - 1 / DOMAIN.shape[k] for k in members) for members in sets]
+    once = sum(2**2 / 2 * p * degree for p, degree in zip(first, degrees, strict=True)) / 0.5
+    release.save(tmp_path / "release")
+    for whole in (release, mg.load(tmp_path / "release")):
+        findings = find(whole)
+        # Noise is rounded up to a variance that can be drawn, by less than a thousandth.
+        assert findings.again == pytest.approx(1 - once, rel=1e-3)
+        assert findings.again >= again / noisy.provenance.rho - 1e-3  # the total may be measured again before that
+        assert sum(one.share for one in findings.orders) == pytest.approx(1, rel=1e-3)
+        said = statements.remainder(whole, findings)
+        assert said.startswith(f"{statements.percent(findings.again)} of it measured again where the first values")
+        assert "does not use" not in said
+    part = find(reconstruct(noisy, Workload(DOMAIN, [("c",)]), method="mle"))
+    assert part.remainder == pytest.approx(1 - sum(one.share for one in part.orders))
+    assert find(released()).again == 0
 
 
 def test_without_a_record_there_is_no_budget():

@@ -303,8 +303,10 @@ def _names_without_header(rows: Sequence[list[str]], names: Sequence[str] | None
     if names is None:
         return [f"column{place + 1}" for place in range(width)]
     if len(names) != width:
+        columns = "one column" if width == 1 else f"{width:,} columns"
+        more = ", or say what separates them: delimiter=';' (--delimiter ';')" if width == 1 else ""
         raise DataError(
-            f"{len(names)} names (--names) for the {width} columns of the file", remedy="give one for each column"
+            f"{len(names):,} names (--names) for the {columns} of the file", remedy=f"give one for each column{more}"
         )
     return list(names)
 
@@ -322,6 +324,8 @@ def _read_header(file: str, text_format: TextFormat) -> list[str]:
     if text_format.trim:
         names = [name.strip(_BLANKS) for name in names]
     if not text_format.has_header and names:
+        if len(names) == 1:
+            _check_remark(file, names[0], text_format)
         return names  # a first row like any other, which may have empty fields
     if not names or not all(names):
         raise DataError(
@@ -346,20 +350,27 @@ def _check_beginning(file: str, text_format: TextFormat) -> None:
         raise DataError(f"the file {file!r} is UTF-16", remedy="give encoding='utf-16' (--encoding utf-16)")
 
 
+def _check_remark(file: str, first: str, text_format: TextFormat) -> str:
+    """Refuse a first line of one field before lines of many; return a mark that separates the fields of both lines."""
+    with open_text(file, text_format.encoding) as lines:
+        second = next(islice(lines, 1, None), "")
+    mark = next((mark for mark in _MARKS if mark in first and first.count(mark) == second.count(mark)), "")
+    fields = len(next(csv.reader([second], delimiter=text_format.delimiter_of(file)), []))
+    if not mark and fields > 1:
+        expected = "the header" if text_format.has_header else "a row"
+        raise DataError(
+            f"the first line of {file!r} is one field and the second line is {fields:,} fields",
+            remedy=f"the first line must be {expected}: remove from the file a title or a remark that stands before "
+            "it, as in: tail -n +2 OLD > NEW",
+        )
+    return mark
+
+
 def _check_separated(file: str, header: str, text_format: TextFormat) -> None:
     """Refuse a header that is a remark, or one name with marks in it that separate names in other files."""
     delimiter = text_format.delimiter_of(file)
-    with open_text(file, text_format.encoding) as lines:
-        second = next(islice(lines, 1, None), "")
     # A mark that the next line has as often separates the fields of both.
-    mark = next((mark for mark in _MARKS if mark in header and header.count(mark) == second.count(mark)), "")
-    fields = len(next(csv.reader([second], delimiter=delimiter), []))
-    if not mark and fields > 1:
-        raise DataError(
-            f"the first line of {file!r} is one field and the second line is {fields:,} fields",
-            remedy="the first line must be the header: remove from the file a title or a remark that stands before it",
-        )
-    mark = mark or next((mark for mark in _MARKS if mark in header), "")
+    mark = _check_remark(file, header, text_format) or next((mark for mark in _MARKS if mark in header), "")
     if mark and text_format.delimiter is None:
         typed = _AS_TYPED.get(mark, mark)
         raise DataError(

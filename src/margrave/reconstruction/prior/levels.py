@@ -23,7 +23,19 @@ time.
 
 **Single attributes** are best known when the pairs have settled: their own measurement, and what non-negative pairs
 say. In thousands of cells of larger tables the noise that is left is cut off at zero, which would pull people out of
-the large cells of single attributes. So these stay, nearly, as the pairs left them.
+the large cells of single attributes. So these stay, nearly, as the pairs left them, but for one thing.
+
+**Rare values together.** Counts near zero cannot be too low, so that each comes out too high on average, the pairs make
+that worse, and people are missing where there are many. But the measurement knows how many people the rare values of
+an attribute have *together*: z_S, with one noise for all of them, where t_S is settled. So with shares a_i of belonging
+to the rare ones (1 for counts below two standard errors s, 0 from six on),
+
+    t_S → t_S + (max(z_S, 0) − t_S) ℓ²/(ℓ² + s_S²),     t_S = Σ a_i t_i,     z_S = Σ a_i z_i, its variance s_S²,    (5)
+    ℓ = 6 Σ a_i s (φ(x_i) − x_i Φ(−x_i)),     x_i = t_i/s,
+
+in proportion to a_i t_i, and what is gained or lost is shared by the others. ℓ is what counts t_i would be too high by
+if their noise were cut off at zero; six times that, since these have been raised already. Where no count is near zero
+nothing changes.
 
 **Weights.** The residuals are near to what they were before, so the solver has little to decide; it gives way where the
 estimates are least certain: w_τ = 2^(−|τ|) / √e_τ with e_τ the expected squared error of a cell of (2), for single
@@ -32,6 +44,7 @@ attributes thirty times that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 
@@ -77,6 +90,10 @@ Ranges = Sequence[tuple[int, int]]
 # How much more the tables of single attributes count than by their expected error, beside tables of three and more:
 # what the pairs made of them is better than what cutting off thousands of noisy cells does to them.
 _SINGLES = 30.0
+# Which values are rare, in standard errors: all below the first, none above the second. How much more rare counts are
+# too high, taken together, than counts as large as they are would be by cutting off noise at zero.
+_RARE, _FREQUENT = 2.0, 6.0
+_RAISED = 6.0
 
 
 class Levels:
@@ -157,6 +174,9 @@ class Levels:
             if layout.index.order[place] == 1 and self._variances[place] > 0:
                 table = singles[layout.index.offset[place] : layout.index.offset[place + 1]]
                 table *= self._total / max(float(table.sum()), 1e-300)
+                begin = int(layout.index.offset[place])
+                measured = self._measured[begin : begin + table.size] + self._total / table.size
+                hold_rare_values(table, measured, float(self._variances[place]))
                 table -= table.mean()
             else:
                 begin, end = layout.index.offset[place], layout.index.offset[place + 1]
@@ -494,6 +514,41 @@ def _rounds(layout: Layout, residuals: Floats, errors: Floats, *, workers: Worke
         rounds = Splitting(problem, parts=parts)
     rounds.run(_ROUNDS)
     return rounds
+
+
+def hold_rare_values(table: Floats, measured: Floats, variance: float) -> None:
+    """Move rare values of one attribute, together, towards what was measured of their sum (5), in place.
+
+    Parameters
+    ----------
+    table
+        The settled counts; not negative.
+    measured
+        The counts as measured, of the same sum.
+    variance
+        σ² of the residual, positive; infinite where it was never measured, which changes nothing.
+    """
+    from scipy.special import ndtr
+
+    cells, total = table.size, float(table.sum())
+    deviation = math.sqrt(variance * (cells - 1) / cells)
+    if cells < 2 or total <= 0 or math.isinf(deviation):
+        return
+    relative = table / deviation
+    rare = np.clip((_FREQUENT - relative) / (_FREQUENT - _RARE), 0.0, 1.0)
+    inside, outside = rare * table, 1 - rare
+    settled, others = float(inside.sum()), float(outside.sum())
+    if settled <= 0 or others <= 0:
+        return
+    density = np.exp(-0.5 * np.square(relative)) / math.sqrt(2 * math.pi)
+    lifted = _RAISED * deviation * float(rare @ (density - relative * ndtr(-relative)))
+    noise = variance * float(rare @ rare - rare.sum() ** 2 / cells)
+    share = lifted**2 / (lifted**2 + noise) if lifted > 0 else 0.0
+    # At most twice as many: a sum of counts that are all about zero cannot be shared out by them.
+    change = min(share * (max(float(rare @ measured), 0.0) - settled), settled)
+    table += change * (inside / settled - outside / others)
+    np.maximum(table, 0.0, out=table)
+    table *= total / float(table.sum())
 
 
 def _weights(layout: Layout, errors: Floats) -> Floats:

@@ -89,7 +89,7 @@ def report(
         in the citation.
     """
     _check_request(release, title, most_bytes, imprint)
-    charts.require_packages()
+    charts.require_report()
     findings = find(release)
     embedding = embed(release, most_bytes=most_bytes)
     described = release.workload.domain.description

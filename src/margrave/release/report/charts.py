@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from margrave.errors import ReleaseError
+from margrave.memory import require_addresses
 from margrave.release.facts import order_name, percent, short
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ _HEADROOM = 1.3
 _INK, _FAINT, _ACCENT, _SECOND = "var(--ink)", "var(--rule)", "var(--accent)", "var(--second)"
 _FONT = "system-ui, sans-serif"
 _PACKAGES = ("altair", "vl_convert", "jinja2")
+# The engine that draws (V8, in vl-convert) reserves 64 GiB of addresses when it starts, and ends the process where a
+# limit does not allow that.
+_ADDRESSES = 72 << 30
 
 
 def require_packages(what: str = "the report") -> None:
@@ -48,6 +52,14 @@ def require_packages(what: str = "the report") -> None:
                 f"{what} need{'' if what == 'charts' else 's'} {package}, which is not installed",
                 remedy="install the extra: pip install 'margrave[report]'",
             ) from None
+
+
+def require_report() -> None:
+    """Raise an error if no report can be made here: a package is missing, or a limit would end the process."""
+    require_packages()
+    require_addresses(
+        _ADDRESSES, "the report", advice="raise the limit, or leave the report out: report=False (--no-report)"
+    )
 
 
 @cache

@@ -6,7 +6,8 @@ Everything here is read from what was released. The share of the budget that res
 
 for residuals that were measured by themselves. It holds for those of measured marginals too: a marginal γ of variance
 σ² is a measurement of precision π_τ = n_τ/(n_γ σ²) of every τ ⊆ γ, and Σ_{τ⊆γ} p_τ n_τ = n_γ, so that its parts (1)
-add up to its own cost, c²/2σ². What is left of the whole budget went into choices, or into tables that are not here.
+add up to its own cost, c²/2σ². Where residuals were measured again because of what came out, π_τ is that of all their
+measurements together. What is left of the whole budget went into choices, or into tables that are not here.
 
 How far the released tables are from the unbiased ones is known. How far a count is from the truth is known as an
 expectation, where errors of counts were learned: by it cells are reliable or not, and tables have a typical error,
@@ -186,6 +187,9 @@ class Findings:
         One entry for each number of attributes, from the total up.
     remainder
         The share of the budget that is in no residual of the release; None where nothing is known about a budget.
+    again
+        The share of the budget that measured residuals of the release again, because of what came out the first time:
+        counts are made of all measurements, unbiased estimates of the first. Part of the shares of the orders.
     undetermined
         How many tables of the workload the measurements do not determine.
     total, unbiased_total
@@ -213,6 +217,7 @@ class Findings:
     tables: Mapping[AttributeSet, Reliabilities] = field(default_factory=dict)
     relative: Mapping[AttributeSet, float] = field(default_factory=dict)
     larger: Mapping[AttributeSet, float] = field(default_factory=dict)
+    again: float = 0.0
 
 
 def find(release: Release) -> Findings:
@@ -221,7 +226,7 @@ def find(release: Release) -> Findings:
     known = determined(release.estimates)
     margins = np.array([_margin(release, table) for table in range(len(layout.sets))])
     comparison = _compare(release)
-    shares, remainder = _budget(release)
+    shares, remainder, again = _budget(release)
     found = _reliabilities(release)
     orders = []
     for order in range(int(layout.index.order.max()) + 1):
@@ -236,6 +241,7 @@ def find(release: Release) -> Findings:
     return Findings(
         orders=tuple(orders),
         remainder=remainder,
+        again=again,
         undetermined=sum(not known[layout.places[members]] for members in release.workload.positions),
         total=float(total.values),
         unbiased_total=None if total.estimate is None else float(total.estimate),
@@ -423,14 +429,24 @@ def _margin(release: Release, table: int) -> float:
     return _REACH * math.sqrt(cell_variance(release.estimates, table))
 
 
-def _budget(release: Release) -> tuple[Floats | None, float | None]:
-    """Return the share of the budget that each order took, equation (1), and what is left of it."""
+def _budget(release: Release) -> tuple[Floats | None, float | None, float]:
+    """Return the share of the budget that each order took, equation (1), what is left, and what measured again."""
     if release.provenance is None:
-        return None, None
-    layout, precisions = release.estimates.layout, release.estimates.precisions
-    costs = release.provenance.contributions**2 * _degree_shares(layout) * np.nan_to_num(precisions) / 2
-    shares: Floats = np.bincount(layout.index.order, weights=costs) / float(release.provenance.rho)
-    return shares, max(0.0, 1 - float(shares.sum()))
+        return None, None, 0.0
+    layout, first = release.estimates.layout, np.nan_to_num(release.estimates.precisions)
+    costs = release.provenance.contributions**2 * _degree_shares(layout) / 2 / float(release.provenance.rho)
+    everything = np.nan_to_num(_all_precisions(release))
+    shares = np.bincount(layout.index.order, weights=costs * everything).astype(np.float64, copy=False)
+    return shares, max(0.0, 1 - float(shares.sum())), float(costs @ (everything - first))
+
+
+def _all_precisions(release: Release) -> Floats:
+    """Return the precision of each residual by all of its measurements; the estimates have that of the first alone."""
+    layout, measured, precisions = release.estimates.layout, release.measurements, release.estimates.precisions
+    if measured is None or measured.first is None:
+        return precisions
+    origins = [measured.layout.places.get(members) for members in layout.sets]
+    return np.array([0.0 if place is None else measured.precisions[place] for place in origins])
 
 
 def _degree_shares(layout: Layout) -> Floats:

@@ -268,12 +268,18 @@ def _typical(order: int) -> str:
 
 
 def remainder(release: Release, findings: Findings) -> str:
-    """Return where the rest of the budget went; nothing if there is none to speak of."""
-    if findings.remainder is None or findings.remainder < _REMAINDER:
-        return ""
-    chosen = facts.is_adaptive(release.provenance)
-    why = "choosing which tables to measure" if chosen else "measurements that this release does not use"
-    return f"Another {percent(findings.remainder)} went into {why}."
+    """Return what else the budget paid for: measuring again, and what is in no table; nothing if that is little."""
+    said = []
+    if findings.again >= _REMAINDER:
+        said.append(
+            f"{percent(findings.again)} of it measured again where the first values strayed from what was expected. "
+            "The published counts use all measurements, the unbiased estimates only the first."
+        )
+    if findings.remainder is not None and findings.remainder >= _REMAINDER:
+        chosen = facts.is_adaptive(release.provenance)
+        why = "choosing which tables to measure" if chosen else "measurements that this release does not use"
+        said.append(f"Another {percent(findings.remainder)} went into {why}.")
+    return " ".join(said)
 
 
 def below_zero(release: Release, findings: Findings) -> list[str]:

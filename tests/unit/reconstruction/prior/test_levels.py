@@ -1,6 +1,7 @@
 """Every residual from its own measurement and from what the others predict: limits, chains, and more never hurts."""
 
 from itertools import combinations
+from math import erfc, exp, pi, sqrt
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from margrave.reconstruction.nonnegative import reconstruct_nonnegative
 from margrave.reconstruction.prior import automatic
 from margrave.reconstruction.prior import levels as levels_module
 from margrave.reconstruction.prior.cells import mutual_information
-from margrave.reconstruction.prior.levels import Levels
+from margrave.reconstruction.prior.levels import Levels, hold_rare_values
 from tests.planner import count_tables
 
 
@@ -263,8 +264,9 @@ def test_a_single_attribute_that_was_not_measured_has_what_its_pair_says():
 
 
 def test_single_attributes_stay_as_the_pairs_left_them(case, monkeypatch):
-    """The total apart, each is the settled table of its attribute; one that is held is as it was measured."""
+    """The total and rare values apart, each is the settled table of its attribute; one that is held is as measured."""
     layout, truth = case
+    monkeypatch.setattr(levels_module, "hold_rare_values", lambda table, measured, variance: None)
     variances = np.where(layout.index.order > 0, 200.0, 0.0)
     held = layout.places[(1,)]
     variances[held] = 0.0
@@ -287,6 +289,80 @@ def test_single_attributes_stay_as_the_pairs_left_them(case, monkeypatch):
         )
         np.testing.assert_allclose(layout.view(levels.residuals, place), expected, rtol=1e-9, atol=1e-7)
     assert levels.residuals[0] == truth[0]
+
+
+def test_rare_values_move_together_towards_what_was_measured_of_their_sum():
+    """Equation (5), written out: four rare values, one that is nearly so, two frequent ones."""
+    variance, cells = 7 / 6 * 10.0**2, 7  # a standard error of 10 a cell
+    table = np.array([4.0, 6.0, 2.0, 8.0, 30.0, 500.0, 450.0])
+    measured = np.array([-3.0, 5.0, -9.0, 6.0, 35.0, 510.0, 456.0])
+    rare = np.array([1.0, 1.0, 1.0, 1.0, 0.75, 0.0, 0.0])
+    settled, seen = 42.5, -1.0 + 35.0 * 0.75
+    lifted = sum(
+        6 * 10 * share * (exp(-0.5 * x * x) / sqrt(2 * pi) - x * 0.5 * erfc(x / sqrt(2)))
+        for share, x in zip(rare, table / 10, strict=True)
+    )
+    noise = variance * (4 + 0.75**2 - 4.75**2 / cells)
+    change = (seen - settled) * lifted**2 / (lifted**2 + noise)
+    expected = table + change * (rare * table / settled - (1 - rare) / 2.25)
+    found = table.copy()
+    hold_rare_values(found, measured, variance)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert -17.25 < change < -15
+    assert found.sum() == pytest.approx(table.sum(), rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("table", "variance"),
+    [
+        ([400.0, 300.0, 90.0], 100.0),  # all are frequent
+        ([4.0, 3.0, 9.0], 100.0),  # all are rare
+        ([4.0, 0.0, 500.0], np.inf),  # never measured
+        ([0.0, 0.0, 500.0], 100.0),  # nobody is there to share a larger sum
+        ([12.0], 100.0),  # a single value
+        ([0.0, 0.0], 100.0),  # no people
+    ],
+)
+def test_where_rare_values_say_nothing_they_stay(table, variance):
+    found = np.array(table)
+    hold_rare_values(found, found + 5, variance)
+    np.testing.assert_allclose(found, table, rtol=1e-14)
+
+
+def test_rare_values_at_most_double_and_frequent_ones_stay_positive():
+    table = np.array([1.0, 2.0, 61.0])
+    hold_rare_values(table, np.array([300.0, 300.0, -536.0]), 150.0)
+    assert table.min() >= 0
+    assert table.sum() == pytest.approx(64.0)
+    assert table[:2].sum() == pytest.approx(6.0)
+
+
+def test_people_of_frequent_values_are_not_lost_to_many_empty_ones():
+    """Two attributes with nearly all people in one value and none in seven and four others, noise of 20 a cell.
+
+    Over these 30 draws the largest counts are low by 0.21 ± 0.05 standard errors beside their measurements, and by 0.57
+    ± 0.06 where rare values are not held. Other draws would miss the bar once in 2,000 times and show the loss in 99 %.
+    """
+    draw, rows = np.random.default_rng(1), 50_000
+    group, columns, sizes = draw.integers(0, 3, rows), [], (11, 8, 3, 4)
+    for size, base in zip(sizes, (0.03, 0.05, 1.0, 0.5), strict=True):
+        shares = base ** np.arange(size) * (np.arange(size) < 4) * draw.gamma(3, 1 / 3, (3, size))
+        ends = np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
+        columns.append(np.minimum((draw.random(rows)[:, None] > ends[group]).sum(axis=1), size - 1))
+    layout = Layout.of(sizes, list(combinations(range(4), 3)))
+    truth = count_tables(layout, columns)
+    found = []
+    for seed in range(30):
+        estimates = measure(layout, truth, np.where(layout.index.order == 0, 1.0, 400.0), seed)
+        chosen = automatic(estimates)
+        counts = reconstruct_nonnegative(
+            chosen.estimates, weights=chosen.weights, hold=chosen.hold, tolerance=chosen.tolerance
+        ).marginals
+        for attribute in (0, 1):
+            place = layout.places[attribute,]
+            seen = layout.view(estimates.values, place)[0] + truth[0] / sizes[attribute]
+            found.append((layout.view(counts, place)[0] - seen) / 20 / np.sqrt(1 - 1 / sizes[attribute]))
+    assert -0.4 < np.mean(found) < 0.1
 
 
 def test_a_pair_that_was_never_measured_says_nothing_about_others(case, monkeypatch):
