@@ -1,11 +1,12 @@
-"""Generated tables: twelve to choose parameters on, twelve others to judge with, eight more; alike on every machine.
+"""Generated tables: fifteen to choose parameters on, twelve others to judge with, eight more; alike on every machine.
 
 Nothing in them is private, and none resembles a particular public table. They stand in for what is released in
 practice: yes/no surveys, wide questionnaires, amounts with many zeros and a long tail, registers whose attributes
 nearly determine one another. The sets come from different families, so that what was chosen on one is not judged by its
 own kind:
 
-    choosing    latent classes, Bayesian networks, Gaussian factors, zero-inflated amounts, functions with noise
+    choosing    latent classes, Bayesian networks, Gaussian factors, zero-inflated amounts, functions with noise, codes
+                inside codes (which "nested" of the second set made us look at, so that it judges no longer)
     judging     panels in time, noisy-or of hidden causes, skip logic, altered templates, counts, trips, payrolls,
                 nested codes, decision lists, checksums (which triples show and pairs hardly do)
     fresh       magnets (an Ising model), heavy tails, diagnoses that grow with their number, segregated quarters,
@@ -442,6 +443,9 @@ _TABLES: dict[str, dict[str, Callable[[Generator], Table]]] = {
         "functional-1": lambda draw: noisy_functions(draw, 4_000, _sizes(draw, 10, 3, 20), 3, 0.03),
         "functional-2": lambda draw: noisy_functions(draw, 20_000, _sizes(draw, 16, 2, 12), 4, 0.05),
         "functional-3": lambda draw: noisy_functions(draw, 8_000, _sizes(draw, 22, 2, 8), 5, 0.02),
+        "codes-1": lambda draw: nested_codes(draw, 30_000, [5, 25, 80], 6, 0.02),
+        "codes-2": lambda draw: nested_codes(draw, 12_000, [3, 9, 27, 60], 7, 0.01),
+        "codes-3": lambda draw: nested_codes(draw, 9_000, [4, 16, 40], 9, 0.02),
     },
     JUDGING: {
         "panel": lambda draw: panel(draw, 12_000, 4, 4),

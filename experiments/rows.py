@@ -13,6 +13,9 @@ of drawn. The columns of the file:
                        where it is installed; the attribute to learn is the last of the domain and has two values),
                        and ``learned_from_real`` of one that was trained on the real rows
     seconds            processor time, of the release and its rows together
+    megabytes          the largest resident size of the process that makes them, with the true tables it is given
+    status             "done", or why there are no rows: "time limit" (900 s of processor time, see ``--limit``),
+                       "memory limit" or "failed"
 
 SDMetrics wants an older pandas than margrave's constraints have, so it is in no extra. The scores of docs/rows.md are
 of scikit-learn 1.9.1 and sdmetrics 0.32.0, in an environment of their own (``pip install -e ".[pgm]" scikit-learn
@@ -35,7 +38,9 @@ import numpy as np
 
 import margrave as mg
 from experiments.clique_trees import CliqueTree
+from experiments.confined import confined
 from experiments.datasets import read_columns
+from experiments.records import DONE
 from margrave.algebra.kernels import Floats
 from margrave.algebra.layout import Layout
 from margrave.methods import NonNegative
@@ -47,6 +52,7 @@ from margrave.synthesis.network import draw_column
 DELTA = 1e-9
 ORDER = 3
 AIM_MEGABYTES = 80.0
+LIMIT_SECONDS, LIMIT_GB = 900.0, 16.0
 # SDMetrics looks at every pair of columns in turn; more rows change its score by less than a thousandth.
 _SCORED_ROWS = 20_000
 
@@ -69,6 +75,8 @@ class RowsRecord:
     learned: float
     learned_from_real: float
     seconds: float
+    megabytes: float = math.nan
+    status: str = DONE
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,19 +184,20 @@ def errors(trial: Trial, marginals: Floats) -> dict[int, float]:
     return {size: float(away[order == size].mean()) for size in range(1, ORDER + 1)}
 
 
-def run_rows(folder: Path, name: str, epsilon: float, trial: int, method: str) -> RowsRecord:
-    """Return what one method gives for one table."""
-    domain, real = read_columns(folder, name)
-    seed = 1_000 * trial + round(10 * epsilon)
-    order = np.random.default_rng(seed).permutation(len(real))
-    held, kept = real[order[: len(real) // 5]], np.ascontiguousarray(real[order[len(real) // 5 :]])
-    layout = Layout.of(domain.shape, mg.Workload.all_kway(domain, ORDER).positions)
-    budget = mg.Budget.approx(epsilon=epsilon, delta=DELTA)
-    given = Trial(domain, kept, layout, count_rows(layout, kept), budget, seed)
-    begin = time.process_time()
-    codes, release = METHODS[method](given)
-    seconds = time.process_time() - begin
-    by_order = errors(given, count_rows(layout, codes))
+def run_rows(
+    folder: Path, name: str, epsilon: float, trial: int, method: str, *, limit_seconds: float = LIMIT_SECONDS
+) -> RowsRecord:
+    """Return what one method gives for one table; made in a process of its own, so that it has its own memory."""
+    given = (folder, name, epsilon, trial, method)
+    found = confined(make_rows, *given, limit_seconds=limit_seconds, limit_gb=LIMIT_GB)
+    if found.value is None:
+        empty = {field.name: math.nan for field in fields(RowsRecord) if field.type == "float"}
+        told = {"seconds": found.processor_seconds, "megabytes": found.megabytes, "status": found.status}
+        known = {"dataset": name, "epsilon": epsilon, "trial": trial, "method": method, "rows": 0}
+        return RowsRecord(**{**empty, **known, **told})  # type: ignore[arg-type]
+    codes, release, seconds = found.value
+    asked, held = read_trial(folder, name, epsilon, trial)
+    by_order = errors(asked, count_rows(asked.layout, codes))
     return RowsRecord(
         dataset=name,
         epsilon=epsilon,
@@ -200,11 +209,31 @@ def run_rows(folder: Path, name: str, epsilon: float, trial: int, method: str) -
         three=by_order[3],
         release=release,
         nist=1000 * (1 - by_order[3] / 2),
-        sdmetrics=sdmetrics_score(domain, kept, codes),
-        learned=accuracy_of(domain, codes, held),
-        learned_from_real=accuracy_of(domain, kept, held),
+        sdmetrics=sdmetrics_score(asked.domain, asked.codes, codes),
+        learned=accuracy_of(asked.domain, codes, held),
+        learned_from_real=accuracy_of(asked.domain, asked.codes, held),
         seconds=seconds,
+        megabytes=found.megabytes,
     )
+
+
+def make_rows(folder: Path, name: str, epsilon: float, trial: int, method: str) -> tuple[Codes, float, float]:
+    """Return the rows of a method, the error of its release where it has one, and the processor time they took."""
+    given, _ = read_trial(folder, name, epsilon, trial)
+    begin = time.process_time()
+    codes, release = METHODS[method](given)
+    return codes, release, time.process_time() - begin
+
+
+def read_trial(folder: Path, name: str, epsilon: float, trial: int) -> tuple[Trial, Codes]:
+    """Return what a method is given in a trial, and the real rows that are held out."""
+    domain, real = read_columns(folder, name)
+    seed = 1_000 * trial + round(10 * epsilon)
+    order = np.random.default_rng(seed).permutation(len(real))
+    held, kept = real[order[: len(real) // 5]], np.ascontiguousarray(real[order[len(real) // 5 :]])
+    layout = Layout.of(domain.shape, mg.Workload.all_kway(domain, ORDER).positions)
+    budget = mg.Budget.approx(epsilon=epsilon, delta=DELTA)
+    return Trial(domain, kept, layout, count_rows(layout, kept), budget, seed), held
 
 
 def sdmetrics_score(domain: mg.Domain, real: Codes, rows: Codes) -> float:
@@ -263,6 +292,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 1.0, 10.0])
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--trials", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="the most processor seconds for one method")
     asked = parser.parse_args(words)
     done = read_records(asked.out)
     keys = {(one.dataset, one.epsilon, one.trial, one.method) for one in done}
@@ -271,7 +301,8 @@ def main(words: Sequence[str] | None = None) -> None:
             for trial in range(asked.trials):
                 for method in asked.methods:
                     if (name, epsilon, trial, method) not in keys:
-                        write_record(asked.out, run_rows(asked.data, name, epsilon, trial, method))
+                        record = run_rows(asked.data, name, epsilon, trial, method, limit_seconds=asked.limit)
+                        write_record(asked.out, record)
 
 
 def write_record(file: Path, record: RowsRecord) -> None:
@@ -288,7 +319,7 @@ def read_records(file: Path) -> list[RowsRecord]:
     """Return the records of a file; none if it is not there."""
     if not file.exists():
         return []
-    kinds = {"dataset": str, "method": str, "trial": int, "rows": int}
+    kinds = {"dataset": str, "method": str, "trial": int, "rows": int, "status": str}
     with file.open(encoding="utf-8", newline="") as stream:
         return [
             RowsRecord(**{key: kinds.get(key, float)(value) for key, value in row.items()})

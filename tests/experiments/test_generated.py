@@ -15,10 +15,9 @@ from experiments.generated import CHOOSING, FRESH, JUDGING, generate, generated,
 ALL = [*names(CHOOSING), *names(JUDGING), *names(FRESH)]
 
 
-def test_there_are_two_sets_of_twelve_and_one_of_eight_with_nothing_in_common():
-    assert len(names(CHOOSING)) == len(names(JUDGING)) == 12
-    assert len(names(FRESH)) == 8
-    assert len(set(ALL)) == 32
+def test_there_are_three_sets_with_nothing_in_common():
+    assert [len(names(kind)) for kind in (CHOOSING, JUDGING, FRESH)] == [15, 12, 8]
+    assert len(set(ALL)) == 35
     assert [name for name, _, _ in generated(JUDGING)] == list(names(JUDGING))
 
 

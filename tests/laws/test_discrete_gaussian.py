@@ -51,6 +51,18 @@ def test_the_reach_is_the_smallest_that_covers_the_level(parameter, level):
     assert found == 0 or outside(parameter, found - 1) > allowed * Decimal("0.99999999999")
 
 
+@given(st.floats(0.3, 4096), st.floats(0.3, 3))
+@settings(deadline=None)
+def test_a_reach_that_covers_a_hair_less_than_the_level_is_not_enough(parameter, deviations):
+    """The next number above what a reach covers, as levels are numbers of 53 bits, needs a reach of one more."""
+    count = int(deviations * math.sqrt(parameter))
+    covered = 1 - outside(parameter, count)
+    level = float(covered)
+    while Decimal(level) <= covered:
+        level = math.nextafter(level, 1)
+    assert reach(parameter, level) == count + 1
+
+
 @given(st.floats(0.3, 4096), st.integers(0, 300))
 @settings(deadline=None)
 def test_whole_numbers_reach_no_further_than_rounded_normal_ones(parameter, count):

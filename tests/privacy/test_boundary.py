@@ -287,3 +287,29 @@ def test_several_measurements_of_one_residual_are_combined_as_stated(monkeypatch
     assert found.first.values == pytest.approx(drawn[0])
     assert found.first.precisions[place] == pytest.approx(precisions[0])
     assert found.first.variances[place] == pytest.approx(exact[0])
+
+
+def test_of_the_total_the_noise_of_its_first_measurement_is_kept_and_of_large_noise_no_exact_variance():
+    """The total is the one table whose cells are a true count and a discrete Gaussian; g² ≥ 2.4 is its own variance."""
+    domain = Domain.fromdict({"a": 3})
+    layout = Layout.of(domain.shape, [(0,)])
+    total, table = layout.places[()], layout.places[(0,)]
+
+    def measured(*stages):
+        filtered = PrivacyFilter(Fraction(10**6))
+        counts = np.array([60, 10, 20, 30])
+        held = StagedResiduals(domain, layout, counts, spending=filtered, contributions=1, sampler=seeded(3))
+        for noise in stages:
+            held.measure(np.array(noise), "a stage")
+        return held.measurements()
+
+    assert (total, table) == (0, 1)
+    assert measured((0.0, 50.0)).direct is None
+    assert measured((7.0, 0.0)).direct == ((), 7.0)
+    assert measured((0.0, 50.0), (7.0, 50.0), (100.0, 0.0)).direct == ((), 7.0)
+    assert measured((7.0, 50.0), (100.0, 30.0)).variances is None
+    assert measured((7.0, 0.0)).variances is None
+    small = measured((7.0, 0.5)).variances
+    assert small[table] == pytest.approx(exact_variance(0.5) / 9)
+    assert small[table] < 0.5 / 9 * (1 - 1e-4)
+    assert small[total] == pytest.approx(7.0)

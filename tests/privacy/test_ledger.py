@@ -103,6 +103,16 @@ def test_what_would_pass_the_cap_is_refused_and_not_charged(ledger):
     assert ledger.path.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("over", "explained"), [(Fraction(1, 10**10), True), (Fraction(9, 10**10), True), (Fraction(11, 10**10), False)]
+)
+def test_floats_are_explained_where_less_than_a_billionth_of_the_cap_is_missing(path, over, explained):
+    ledger = Ledger(path, cap=2)
+    with pytest.raises(BudgetRefusedError) as refusal:
+        ledger.charge(2 + 2 * over, "a little too much")
+    assert ("amounts are exact, and the float 0.1" in str(refusal.value)) is explained
+
+
 def test_a_refusal_by_a_hair_explains_floats(path):
     ledger = Ledger(path, cap=1)
     for _ in range(9):

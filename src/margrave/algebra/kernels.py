@@ -96,6 +96,29 @@ class Kernel:
             return self._compiled
 
 
+class Emitted(Kernel):
+    """A function whose machine code is written out by hand, for what the compiler does not find by itself.
+
+    Parameters
+    ----------
+    function
+        As ``numba.extending.intrinsic`` takes it: given the types of the arguments, it returns the signature and a
+        function that writes the code.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function, {})
+
+    def compiled(self) -> Callable[..., Any]:
+        """Return numba's form of the function, which compiled functions alone can call."""
+        with _LOCK:
+            if self._compiled is None:
+                from numba.extending import intrinsic
+
+                self._compiled = cast("Callable[..., Any]", intrinsic(prefer_literal=True)(self._function))
+            return self._compiled
+
+
 def fingerprint(function: Callable[..., Any]) -> str:
     """Return digits that change with a function's code, the values that it takes from its module, and its kernels.
 

@@ -19,37 +19,43 @@ tables, docs/adaptive.md). Of N people, in a cell where q are expected:
 
 p u is the variance of a cell of a sample whose sums are given: a cell with nearly all the people of its row cannot
 stray far, and where all sums are even u is q. There are a few values of κ, each with its probability, by the number of
-attributes. (Cells where nobody is expected are found empty without being measured, by non-negativity.) Before anything
-is measured the expected counts are those of independent attributes whose shares follow Zipf's law, i^(−a) with a from 0
-(even) to 2 (steep), all a equally likely.
+attributes. κ is a share of what is expected. Where an attribute settles another, as a code the coarser code around it,
+that is far too little: all people of a row are in one cell. So a pair may also be *settled to a share θ*: a cell has
+all m people of its smallest sum, with chance q/m, or nobody, and strays by
+
+    s² = p (θ (m − q)² + m)   with chance q/m,          s² = p (θ q² + q)   otherwise,     m = min_j q_{+j}.       (4)
+
+θ is one where an attribute follows from the other, whatever their sizes. (Cells where nobody is expected are found
+empty without being measured, by non-negativity.) Before anything is measured the expected counts are those of
+independent attributes whose shares follow Zipf's law, i^(−a) with a from 0 (even) to 2 (steep), all a equally likely.
 
 Everything here is computed from public or noisy numbers: N is stated or measured, q comes from a model or from
 measurements.
 
 **The objective.** With D_τ, what is left of residual τ in people, a table A of the closure errs by about
 
-    L_A = √(Σ_{τ⊆A} D_τ²)                                                                                        (4)
+    L_A = √(Σ_{τ⊆A} D_τ²)                                                                                        (5)
 
 in the sum over its cells: proportional fitting passes the error of a small table on to the large ones unchanged. Tables
 of one attribute err by much less than those of three, so errors are averaged over tables of the same number of
 attributes k, and relative changes are compared between different k:
 
-    minimise  Σ_k ω_k log E_k      over added precisions x ≥ 0 with  ½ Σ p_τ x_τ ≤ ρ,                            (5)
+    minimise  Σ_k ω_k log E_k      over added precisions x ≥ 0 with  ½ Σ p_τ x_τ ≤ ρ,                            (6)
     E_k = the mean of L_A over the tables of k attributes, each with weight u_A = max w_γ over γ ⊇ A,
     ω_k = Σ_γ w_γ a_(|γ|−k)       over the tables γ of the workload of k attributes or more, a = 1, 1/10, 1/30, …
 
 So tables inside those of the workload count too, less with each attribute that they lack.
 
-*Steps.* The logarithm and the root are concave: each lies below its tangent at E and L of the current plan. So (5) is
+*Steps.* The logarithm and the root are concave: each lies below its tangent at E and L of the current plan. So (6) is
 at most a constant plus
 
-    Σ_τ v_τ D_τ²,      v_τ = Σ_{A⊇τ} ω_k u_A / (2 E_k L_A Σ u),    equal at the current plan.                    (6)
+    Σ_τ v_τ D_τ²,      v_τ = Σ_{A⊇τ} ω_k u_A / (2 E_k L_A Σ u),    equal at the current plan.                    (7)
 
-(6) is a sum of convex functions of one variable each. It is least where all slopes are equal,
+(7) is a sum of convex functions of one variable each. It is least where all slopes are equal,
 
-    −v_τ dD_τ²/dy / p_τ = λ p_τ / 2,       y = (π_τ + x_τ)/p_τ,     or x_τ = 0 where it is less,                  (7)
+    −v_τ dD_τ²/dy / p_τ = λ p_τ / 2,       y = (π_τ + x_τ)/p_τ,     or x_τ = 0 where it is less,                  (8)
 
-and λ is found by bisection. A step never raises (5). The steps end at a point that no small change improves.
+and λ is found by bisection. A step never raises (6). The steps end at a point that no small change improves.
 
 *A floor.* A share of the budget is divided as "nonnegative" divides it, so that every residual is measured: each table
 has an unbiased estimate with its exact standard error, and tables with more structure than the model expects are not
@@ -75,6 +81,10 @@ STRAYS: Mapping[int, tuple[tuple[float, float], ...]] = {
     2: ((0.0, 0.35), (0.01, 0.25), (0.1, 0.25), (1.0, 0.15)),
     3: ((0.0, 0.6), (0.004, 0.2), (0.03, 0.15), (0.3, 0.05)),
 }
+# The odds that a pair is settled, to each θ of (4) alike, are this times `settling` less one: zero for attributes of up
+# to eight values, then growing with the square of the larger one until they are even.
+SETTLED, SETTLED_ODDS = (0.3, 1.0), 0.05
+_FEW_VALUES, _MOST_SETTLING = 8, 21.0
 ZIPF_EXPONENTS = (0.0, 0.5, 1.0, 1.5, 2.0)
 # Histograms have bins of half an octave: shares of people from 2^−80 to 1, distances s from 2^−8 to 2^48.
 _STEPS, _SHARE_BINS = 2, 161
@@ -84,7 +94,7 @@ _GRID_STEP = 0.5
 _GRID = np.arange(-84.0, 24.01, _GRID_STEP)
 # Stands for zero under a logarithm.
 _TINY = 1e-300
-# a of equation (5), by how many attributes a table lacks; a quarter of the last for each further one. And the share of
+# a of equation (6), by how many attributes a table lacks; a quarter of the last for each further one. And the share of
 # the budget that is the floor. Chosen on generated tables (docs/adaptive.md).
 LOWER_ORDERS = (1.0, 1 / 10, 1 / 30)
 FLOOR = 1 / 64
@@ -180,7 +190,40 @@ def prior_spreads(shapes: Sequence[tuple[int, ...]], rows: float) -> Floats:
             expected, cells = _zipf_table(shape, rows)
             share = float(np.prod([1 - 1 / size for size in shape]))
             add_spreads(own, expected, cells, len(shape), share=share, even=rows / shape[0])
+            if len(shape) == 2:
+                _mix_settled(own, shape, rows, share)
     return spreads
+
+
+def _mix_settled(spreads: Floats, shape: tuple[int, ...], rows: float, share: float) -> None:
+    """Let a pair be settled with the probability that it has before anything is measured, in place."""
+    odds = SETTLED_ODDS * (settling(shape) - 1)
+    if odds == 0:
+        return
+    (first, some), (second, others) = (_zipf_shares(size) for size in shape)
+    expected, most = rows * np.outer(first, second), rows * np.minimum.outer(first, second)
+    cells = np.outer(some, others) * (odds / (1 + odds) / len(SETTLED))
+    spreads /= 1 + odds
+    for theta in SETTLED:
+        add_settled(spreads, expected, most, cells, theta, share=share)
+
+
+def _zipf_shares(size: int) -> tuple[Floats, Floats]:
+    """Return shares of people in the values of an attribute that follows Zipf's law, and how many values have each."""
+    cells = np.zeros(_SHARE_BINS)
+    for exponent in ZIPF_EXPONENTS:
+        share = np.arange(1, size + 1, dtype=np.float64) ** -exponent
+        np.add.at(cells, _share_bins(share / share.sum()), 1 / len(ZIPF_EXPONENTS))
+    some = np.flatnonzero(cells)
+    shares, cells = 2.0 ** (-some / _STEPS), cells[some]
+    # Scaled so that rounding to half octaves does not change the number of people.
+    return shares / float(cells @ shares), cells
+
+
+def _share_bins(share: Floats) -> Index:
+    """Return the bins, half octaves from one down, of shares of people."""
+    bins: Index = np.clip(np.rint(-_STEPS * np.log2(share)).astype(np.int64), 0, _SHARE_BINS - 1)
+    return bins
 
 
 def add_spreads(
@@ -219,6 +262,60 @@ def add_spreads(
     _add(spreads, spread.ravel(), (probabilities * cells * np.where(large, 1.0, share * expected)).ravel())
 
 
+def most_in_cells(expected: Floats) -> Floats:
+    """Return the most people that each cell of a table can have: the smallest sum that it is in.
+
+    Parameters
+    ----------
+    expected
+        Expected counts, one axis for each attribute.
+    """
+    sums = [expected.sum(axis=axis, keepdims=True) for axis in range(expected.ndim)]
+    least: Floats = np.minimum.reduce(np.broadcast_arrays(*sums))
+    return least
+
+
+def add_settled(
+    spreads: Floats, expected: Floats, most: Floats, cells: Floats | float, theta: float, *, share: float
+) -> None:
+    """Add the cells of a pair to the histogram of how far they stray if it is settled to a share θ, by (4), in place.
+
+    Parameters
+    ----------
+    spreads
+        Shape (bins,); the histogram: how many cells stray by each distance s.
+    expected, most
+        q and m of the cells.
+    cells
+        How many cells have each.
+    theta
+        The share θ.
+    share
+        p of equation (3).
+    """
+    least = np.maximum(most, np.maximum(expected, 1.0))  # those who are together are one person or more
+    chance, cells = expected / least, np.broadcast_to(cells, expected.shape)
+    full, some = share * least >= 1, share * expected >= 1
+    far = np.sqrt(share * (theta * (least - expected) ** 2 + least))
+    near = np.sqrt(share * (theta * expected**2 + expected))
+    _add(spreads, far[full], (cells * chance)[full])
+    _add(spreads, near[some], (cells * (1 - chance))[some])
+    _add(spreads, np.ones(1), np.array([share * float((cells * expected * (1 - chance))[~some].sum())]))
+
+
+def settling(shape: Sequence[int]) -> float:
+    """Return by how much likelier it is that a pair is settled than for attributes of few values.
+
+    Attributes of many values are often codes, of places, jobs or days, that others follow from.
+
+    Parameters
+    ----------
+    shape
+        The sizes of the two attributes.
+    """
+    return min(max(max(shape) / _FEW_VALUES, 1.0) ** 2, _MOST_SETTLING)
+
+
 def curves_of(kind: Integers, spreads: Floats) -> Curves:
     """Return the curves of histograms of spreads.
 
@@ -251,8 +348,7 @@ def _zipf_table(shape: tuple[int, ...], rows: float) -> tuple[Floats, Floats]:
             share /= share.sum()
             if len(shape) > 1 and size > 1:
                 share *= (1 - share) / (1 - 1 / size)
-            bins = np.rint(-_STEPS * np.log2(share)).astype(np.int64)
-            np.add.at(own, np.clip(bins, 0, _SHARE_BINS - 1), 1 / len(ZIPF_EXPONENTS))
+            np.add.at(own, _share_bins(share), 1 / len(ZIPF_EXPONENTS))
             mean += float(share.sum()) / len(ZIPF_EXPONENTS)
         bins_of, people = np.convolve(bins_of, own)[:_SHARE_BINS], people * mean
     expected = 2.0 ** (-np.arange(_SHARE_BINS) / _STEPS)
@@ -290,7 +386,7 @@ def _add(spreads: Floats, spread: Floats, cells: Floats) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Importance:
-    """How much each table and each number of attributes counts in (5).
+    """How much each table and each number of attributes counts in (6).
 
     Attributes
     ----------
@@ -327,7 +423,7 @@ class Importance:
 
 
 def expected_errors(layout: Layout, curves: Curves, precisions: Floats) -> Floats:
-    """Return L_A of equation (4) for each table of the closure; shape (tables,).
+    """Return L_A of equation (5) for each table of the closure; shape (tables,).
 
     Parameters
     ----------
@@ -344,7 +440,7 @@ def expected_errors(layout: Layout, curves: Curves, precisions: Floats) -> Float
 
 
 def objective(layout: Layout, curves: Curves, precisions: Floats, importance: Importance) -> float:
-    """Return the value of (5) for residuals measured with these precisions."""
+    """Return the value of (6) for residuals measured with these precisions."""
     errors = expected_errors(layout, curves, precisions)
     means = np.bincount(layout.index.order, importance.tables * errors)
     return float(sum(share * np.log(max(mean, _LEAST)) for share, mean in zip(importance.orders, means, strict=True)))
@@ -353,7 +449,7 @@ def objective(layout: Layout, curves: Curves, precisions: Floats, importance: Im
 def best_precisions(
     layout: Layout, curves: Curves, importance: Importance, *, rho: float, start: Floats, known: Floats | None = None
 ) -> tuple[Floats, int]:
-    """Return the precisions to add that minimise (5), and how many steps it took.
+    """Return the precisions to add that minimise (6), and how many steps it took.
 
     Parameters
     ----------
@@ -362,7 +458,7 @@ def best_precisions(
     curves
         What is left of each residual, by its precision.
     importance
-        Of tables and of orders in (5).
+        Of tables and of orders in (6).
     rho
         The budget, for one row a person.
     start
@@ -385,7 +481,7 @@ def best_precisions(
 
 
 def _majorant(layout: Layout, curves: Curves, precisions: Floats, importance: Importance) -> Floats:
-    """Return v_τ of equation (6)."""
+    """Return v_τ of equation (7)."""
     order = layout.index.order
     errors = np.maximum(expected_errors(layout, curves, precisions), _LEAST)
     means = np.bincount(order, importance.tables * errors)
@@ -396,7 +492,7 @@ def _majorant(layout: Layout, curves: Curves, precisions: Floats, importance: Im
 
 
 def _filled(layout: Layout, curves: Curves, weights: Floats, known: Floats, rho: float) -> Floats:
-    """Return the added precisions of equation (7), which cost ``rho``."""
+    """Return the added precisions of equation (8), which cost ``rho``."""
     cost = cost_coefficients(layout)
     useful = (cost > 0) & (weights > 0)
     safe = np.where(useful, cost, 1.0)

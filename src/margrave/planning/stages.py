@@ -16,15 +16,21 @@ and for each value of κ on a grid its likelihood is that of a scaled χ² with 
 
     2 p_τ Σ (σ² + u + κ u²)²,                                                                                    (2)
 
-which is exact for even cells and normal departures. A prior over κ, the same for all tables of an order, is updated by
-all of them (the prior itself has the weight of a few tables), and then κ of each table by its own likelihood. The rest
-of the budget is planned again with the curves that follow. Nothing is learned about the total and single attributes:
-what is left of their errors is noise.
+which is exact for even cells and normal departures.
+
+For a pair that is settled to a share θ, equation (4) there, q + θ q (m − q) takes the place of u + κ u².
+
+Before anything is seen every κ and θ has a probability, the same for all tables of an order. It is updated by all of
+them (with the weight of a few tables for what it was), then for each attribute by the tables that have it, and last
+for each table, from the mean of its attributes, by its own likelihood: a code that settles one other attribute is
+likely to settle more, and so is an attribute of many values (`settling`). The rest of the budget is planned again with
+the curves that follow. Nothing is learned about the total and single attributes: what is left of their errors is noise.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -39,10 +45,13 @@ from margrave.planning.counts import (
     SPREAD_BINS,
     Curves,
     Importance,
+    add_settled,
     add_spreads,
     curves_of,
+    most_in_cells,
     prior_curves,
     prior_spreads,
+    settling,
     varying_counts,
 )
 from margrave.planning.plans import MOST_PLANNED_ROWS, stage_noise
@@ -56,13 +65,17 @@ if TYPE_CHECKING:
     from margrave.workload import Workload
 
 KAPPAS = np.array([0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
-# Probabilities of these before anything is seen, for tables of two attributes and of more, chosen on generated tables.
+THETAS = np.array([0.03, 0.1, 0.3, 1.0])
+# Probabilities before anything is seen, chosen on generated tables: of every κ and θ for tables of two attributes, of
+# every κ for those of more.
 PRIORS = {
-    2: np.array([0.35, 0.1, 0.1, 0.12, 0.13, 0.1, 0.07, 0.025, 0.005]),
+    2: np.array([0.287, 0.082, 0.082, 0.0984, 0.1066, 0.082, 0.0574, 0.0205, 0.0041, 0.05, 0.05, 0.05, 0.03]),
     3: np.array([0.6, 0.1, 0.08, 0.08, 0.07, 0.04, 0.02, 0.007, 0.003]),
 }
 # The weight of a prior, in tables, and how many times it is updated.
 _PRIOR_TABLES, _UPDATES = 4, 10
+# A θ that is less likely than this adds nothing that a plan would notice.
+_UNLIKELY = 1e-3
 # The share of the remaining budget that each stage after the total spends. The first measures every residual, as
 # planned from the total; the other two measure what is planned from all stages before.
 STAGES = (0.4, 0.5, 1.0)
@@ -199,6 +212,7 @@ def learned_curves(layout: Layout, measurements: Measurements) -> Curves:
     smaller = _SmallerTables(layout, measurements, complete[-1])
     spreads = np.zeros((tables, SPREAD_BINS))
     histograms: dict[int, tuple[Floats, Floats]] = {}
+    pairs: dict[int, Floats] = {}
     likelihoods: dict[int, Floats] = {}
     for table in np.flatnonzero(layout.degrees > 0).tolist():
         if order[table] < 2:
@@ -206,13 +220,19 @@ def learned_curves(layout: Layout, measurements: Measurements) -> Curves:
         expected = smaller.expected(layout.sets[table])
         varying = varying_counts(expected)
         histograms[table] = _histogram(varying)
+        if order[table] == 2:
+            pairs[table] = expected
         if measurements.precisions[table] > 0:
             likelihoods[table] = _log_likelihood(layout, measurements, table, expected, varying)
     for k in range(2, int(order.max()) + 1):
-        own = np.flatnonzero((order == k) & (layout.degrees > 0)).tolist()
-        for table, probabilities in zip(own, _posteriors(likelihoods, own, PRIORS[min(k, 3)]), strict=True):
-            strays = list(zip(KAPPAS.tolist(), probabilities.tolist(), strict=True))
+        own = {table: layout.sets[table] for table in np.flatnonzero((order == k) & (layout.degrees > 0)).tolist()}
+        for table, probabilities in _posteriors(likelihoods, own, layout.sizes, PRIORS[min(k, 3)]).items():
+            strays = list(zip(KAPPAS.tolist(), probabilities.tolist(), strict=False))
             add_spreads(spreads[table], *histograms[table], k, share=float(shares[table]), strays=strays)
+            for theta, likely in zip(THETAS.tolist(), probabilities[len(KAPPAS) :].tolist(), strict=False):
+                if likely > _UNLIKELY:
+                    expected, most = pairs[table], most_in_cells(pairs[table])
+                    add_settled(spreads[table], expected, most, likely, theta, share=float(shares[table]))
     # Nothing is learned about the total and single attributes: what is left of their errors is noise.
     small = np.flatnonzero(order < 2).tolist()
     spreads[small] = prior_spreads([layout.shape(table) for table in small], rows)
@@ -281,7 +301,7 @@ def _histogram(expected: Floats) -> tuple[Floats, Floats]:
 def _log_likelihood(
     layout: Layout, measurements: Measurements, table: int, expected: Floats, varying: Floats
 ) -> Floats:
-    """Return the log-likelihood of each κ, from the distance of a measured residual to the expected one."""
+    """Return the log-likelihood of each κ, and of each θ for a pair, from how far a residual is from the expected."""
     from scipy.special import gammaln
 
     centred = expected.copy()
@@ -301,26 +321,57 @@ def _log_likelihood(
         + 2 * kappas * cubes
         + kappas**2 * fourth
     )
+    if expected.ndim == 2:
+        settled = expected * np.maximum(most_in_cells(expected) - expected, 0.0)
+        each = [variance + expected + theta * settled for theta in THETAS.tolist()]
+        mean = np.append(mean, [share * float(one.sum()) for one in each])
+        spread = np.append(spread, [share * float(np.square(one).sum()) for one in each])
     half = mean**2 / (2 * spread)
     scaled = max(distance, _LEAST_DISTANCE) / mean * half
     likelihood: Floats = half * np.log(scaled) - scaled - gammaln(half)
     return likelihood
 
 
-def _posteriors(likelihoods: dict[int, Floats], tables: list[int], prior: Floats) -> list[Floats]:
-    """Return the probabilities of κ for each table of an order, its prior learned from all that were measured."""
+def _posteriors(
+    likelihoods: Mapping[int, Floats], tables: Mapping[int, tuple[int, ...]], sizes: Sequence[int], prior: Floats
+) -> dict[int, Floats]:
+    """Return the probabilities of κ and θ for each table of an order.
+
+    Parameters
+    ----------
+    likelihoods
+        Logarithms by table, for those that were measured.
+    tables
+        The attributes of each table.
+    sizes
+        The size of each attribute.
+    prior
+        Probabilities before anything is seen.
+    """
     relative = {
         table: np.exp(likelihoods[table] - likelihoods[table].max()) for table in tables if table in likelihoods
     }
-    pooled = prior / prior.sum()
-    if relative:
-        evidence = np.array(list(relative.values()))
-        for _ in range(_UPDATES):
-            each = evidence * pooled
-            each /= each.sum(axis=1, keepdims=True)
-            pooled = (each.sum(axis=0) + _PRIOR_TABLES * prior / prior.sum()) / (len(each) + _PRIOR_TABLES)
-    found = []
-    for table in tables:
-        own = pooled * relative.get(table, 1.0)
-        found.append(own / own.sum())
+    pooled = _pooled(list(relative.values()), prior / prior.sum())
+    having: dict[int, list[Floats]] = {member: [] for members in tables.values() for member in members}
+    for table, evidence in relative.items():
+        for member in tables[table]:
+            having[member].append(evidence)
+    of_attribute = {member: _pooled(evidence, pooled) for member, evidence in having.items()}
+    found = {}
+    for table, members in tables.items():
+        own = np.mean([of_attribute[member] for member in members], axis=0) * relative.get(table, 1.0)
+        own[len(KAPPAS) :] *= settling([sizes[member] for member in members])
+        found[table] = own / own.sum()
     return found
+
+
+def _pooled(evidence: Sequence[Floats], prior: Floats) -> Floats:
+    """Return the probabilities that tables have in common, from the likelihoods of each and a prior over them."""
+    pooled = prior
+    if evidence:
+        relative = np.array(evidence)
+        for _ in range(_UPDATES):
+            each = relative * pooled
+            each /= each.sum(axis=1, keepdims=True)
+            pooled = (each.sum(axis=0) + _PRIOR_TABLES * prior) / (len(each) + _PRIOR_TABLES)
+    return pooled

@@ -1,10 +1,14 @@
 r"""Moving rows until their tables are those of a release, attribute by attribute.
 
 A *sweep* visits every attribute. All tables that contain it are copied into a *column view* with this attribute last:
-for each combination of a table's other attributes, ``size`` costs and after them ``size`` weights. A row with codes x
-has its costs in table t at
+for each combination of a table's other attributes, ``size`` costs and after them ``size`` weights, both padded with
+zeros to whole vectors. Tables whose other attributes differ in the last of them alone lie side by side, in blocks, one
+for each combination of the leading ones. A row with codes x has its costs in the table with leading attributes L and
+last one m at
 
-    start_t + Σ_j x[places[t, j]] · strides[t, j]  …  + size − 1.                                                   (1)
+    base_L + Σ_{j ∈ L} x_j · strides[L, j] + cells[m],      cells[m] = before[m] + x_m · (length of a cell),         (1)
+
+where cells[m] is the same for every L. So a lookup takes one addition and one of vectors (`add_vectors`).
 
 The distance of the rows from the tables is Σ w D² over all cells of all tables, where D is by how many people the rows
 are above a cell, and w its weight. One row more in a cell costs c = w (2D + 1), one row less −(c − 2w). So a row that
@@ -42,7 +46,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from margrave.algebra.kernels import compiler, over_tables
+from margrave.algebra.kernels import Emitted, compiler, over_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +57,9 @@ if TYPE_CHECKING:
     # Attributes visited so far, and all that will be visited if no sweep is saved.
     Progress = Callable[[int, int], None]
 
+# Types and builders of the compiler, which has no names for them.
+_Numba = Any
+
 Codes = NDArray[np.int32]
 Costs = NDArray[np.float32]
 
@@ -62,10 +69,12 @@ compiled = compiler(cache=True, nogil=True, error_model="numpy")
 MOST_SWEEPS = 10
 # Sweeps end when one takes away less than this share of the distance that is left.
 _LEAST_SHARE = 2e-2
-# A block of rows looks up so many numbers, enough for two threads to be worth their while; where there are fewer than
-# so many blocks, rows are visited one by one.
-_BLOCK_LOOKUPS = 2**21
-_FEWEST_BLOCKS = 64
+# Rows are visited in so many blocks: with fewer, more rows want what another of their block has got. A block that looks
+# up fewer numbers is not worth a second thread, and its rows are visited one by one.
+_BLOCKS = 256
+_BLOCK_LOOKUPS = 2**18
+# Rows whose costs are added up table by table, while the tables are in the cache; and what one thread takes at least.
+_CHUNK, _SHARE = 256, 64
 # Rows visited one by one between two chances for Ctrl-C, in numbers looked up.
 _PIECE_LOOKUPS = 2**26
 # Rows that are counted into one table after another while they are in the cache.
@@ -101,27 +110,24 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class _Column:
-    """Where the tables that contain one attribute are, in the buffer and in its column view."""
+    """Where the tables that contain one attribute are, in the buffer and in its column view.
+
+    ``table``, ``start``, ``outer``, ``inner``, ``last`` and ``apart`` are about one table each: its first cell in the
+    buffer and its first place in the view, its shape (outer, size, inner), how many values the last of its other
+    attributes has, and how far blocks are apart. ``blocks`` are (1): the arguments of the kernels.
+    """
 
     attribute: int
     size: int
-    table: Integers
-    start: Integers
-    outer: Integers
-    inner: Integers
-    places: Integers
-    strides: Integers
-
-    @property
-    def length(self) -> int:
-        """Length of the view."""
-        return int(self.start[-1])
+    length: int
+    tables: tuple[Integers, ...]
+    blocks: tuple[Any, ...]
 
     def copy(self, costs: Costs, weights: Costs, view: Costs, *, back: bool = False) -> None:
         """Copy costs and weights into the view, or the costs back."""
-        kernel = scatter if back else gather
-        places = (self.table, self.start, self.outer, self.size, self.inner)
-        over_tables(lambda a, b: kernel(costs, weights, view, *places, a, b), 0, len(self.table), self.start)
+        kernel: Callable[..., None] = scatter if back else gather
+        *places, work = self.tables
+        over_tables(lambda a, b: kernel(costs, weights, view, self.size, *places, a, b), 0, len(places[0]), work)
 
 
 def count_rows(layout: Layout, codes: Codes, *, first: int = 0) -> Floats:
@@ -228,54 +234,86 @@ def _visit(
 ) -> tuple[int, float]:
     """Let every row take the best value of one attribute; return how many moved and by how much the distance fell."""
     column.copy(costs, weights, view)
-    fixed = (codes, column.attribute, column.size, view, column.start[:-1], column.places, column.strides)
-    lookups = len(column.table) * column.size
-    block = _BLOCK_LOOKUPS // lookups
-    rows = len(codes)
+    fixed = (codes, column.attribute, column.size, view, *column.blocks)
+    rows, lookups = len(codes), len(column.tables[0]) * column.size
+    block = rows // _BLOCKS
     moved, gained = 0, 0.0
-    if block * _FEWEST_BLOCKS > rows:
+    if block * lookups < _BLOCK_LOOKUPS:
         # Little work: one row at a time, in pieces short enough for Ctrl-C.
         piece = max(1, _PIECE_LOOKUPS // lookups)
         for begin in range(0, rows, piece):
-            more, gain = visit(*fixed, wanted, begin, min(begin + piece, rows))
+            more, gain = visit(*fixed, wanted, begin, min(begin + piece, rows))  # type: ignore[call-arg]
             moved, gained = moved + more, gained + gain
     else:
-        work = np.arange(block + 1) * lookups
+        work = np.arange(math.ceil(block / _SHARE) + 1) * lookups * _SHARE
         for begin in range(0, rows, block):
             end = min(begin + block, rows)
-            over_tables(partial(_propose, fixed, wanted, begin), 0, end - begin, work)
-            more, gain = settle(*fixed, wanted, begin, end)
+            over_tables(partial(_propose, fixed, wanted, begin, end), 0, math.ceil((end - begin) / _SHARE), work)
+            more, gain = settle(*fixed, wanted, begin, end)  # type: ignore[call-arg]
             moved, gained = moved + more, gained + gain
     column.copy(costs, weights, view, back=True)
     return moved, gained
 
 
-def _propose(fixed: tuple[Any, ...], wanted: Codes, begin: int, first: int, last: int) -> None:
-    """Write what rows ``begin + first … begin + last − 1`` want."""
-    propose(*fixed, wanted, begin + first, begin + last)  # type: ignore[call-arg]
+def _propose(fixed: tuple[Any, ...], wanted: Codes, begin: int, end: int, first: int, last: int) -> None:
+    """Write what the rows of shares first … last − 1 of a block want, which has rows begin … end − 1."""
+    propose(*fixed, wanted, begin + first * _SHARE, min(begin + last * _SHARE, end))  # type: ignore[call-arg]
 
 
 def _column(layout: Layout, attribute: int) -> _Column | None:
     """Return where the tables with an attribute are; None if there are none, or it has one value only."""
     size = layout.sizes[attribute]
-    members = [(t, layout.sets[t]) for t in range(1, len(layout.sets)) if attribute in layout.sets[t]]
+    members = [t for t in range(1, len(layout.sets)) if attribute in layout.sets[t]]
     if size == 1 or not members:
         return None
-    width = max(1, max(len(positions) for _, positions in members) - 1)
-    places = np.zeros((len(members), width), dtype=np.int64)
-    strides = np.zeros_like(places)
-    outer, inner = np.ones(len(members), dtype=np.int64), np.ones(len(members), dtype=np.int64)
-    for row, (_, positions) in enumerate(members):
-        others = [member for member in positions if member != attribute]
-        lengths = [layout.sizes[member] for member in others]
-        axis = positions.index(attribute)
-        outer[row], inner[row] = math.prod(lengths[:axis]), math.prod(lengths[axis:])
-        places[row, : len(others)] = others
-        strides[row, : len(others)] = [2 * size * math.prod(lengths[j + 1 :]) for j in range(len(others))]
-    offset = layout.index.offset
-    table = np.array([int(offset[t] - offset[1]) for t, _ in members])
-    start = np.concatenate([[0], np.cumsum(2 * outer * inner * size)])
-    return _Column(attribute, size, table, start, outer, inner, places, strides)
+    # The other attributes in their order, and after them one of a single value, for the table that has no others.
+    others = [k for k in range(len(layout.sizes)) if k != attribute]
+    lengths = [*(layout.sizes[k] for k in others), 1]
+    before = np.concatenate([[0], np.cumsum(lengths)]) * 2 * padded_size(size)
+    number = {k: m for m, k in enumerate(others)}
+    rest = {t: tuple(number[k] for k in layout.sets[t] if k != attribute) or (len(others),) for t in members}
+    width = max(1, *(len(one) - 1 for one in rest.values()))
+    runs, tables, reached = [], [], 0
+    for run in _runs(rest):
+        leading, first, last = rest[run[0]][:-1], rest[run[0]][-1], rest[run[-1]][-1]
+        apart = int(before[last + 1] - before[first])
+        counts = [lengths[m] for m in leading]
+        strides = [apart * math.prod(counts[j + 1 :]) for j in range(len(leading))]
+        blank = [0] * (width - len(leading))
+        places = [others[m] for m in leading]
+        runs.append((reached - int(before[first]), first, last + 1, *places, *blank, *strides, *blank))
+        for t in run:
+            positions, m = layout.sets[t], rest[t][-1]
+            axis = positions.index(attribute)
+            outer = math.prod(layout.sizes[k] for k in positions[:axis])
+            inner = math.prod(layout.sizes[k] for k in positions[axis + 1 :])
+            offset = int(layout.index.offset[t] - layout.index.offset[1])
+            tables.append((offset, reached + int(before[m] - before[first]), outer, inner, lengths[m], apart))
+        reached += apart * math.prod(counts)
+    found = np.array(runs)
+    columns = tuple(np.ascontiguousarray(one) for one in np.array(tables).T)
+    work = np.concatenate([[0], np.cumsum(columns[2] * columns[3] * size)])
+    blocks = (found[:, 0], found[:, 1:3], found[:, 3 : 3 + width], found[:, 3 + width :])
+    return _Column(
+        attribute,
+        size,
+        reached,
+        (*columns, work),
+        (np.array(others, dtype=np.int64), before[:-1], *(np.ascontiguousarray(one) for one in blocks)),
+    )
+
+
+def _runs(rest: dict[int, tuple[int, ...]]) -> list[list[int]]:
+    """Return tables, given their other attributes, in runs that differ in the last alone, by one each time."""
+    runs: list[list[int]] = []
+    before: tuple[int, ...] = ()
+    for t in sorted(rest, key=rest.__getitem__):
+        if before and rest[t] == (*before[:-1], before[-1] + 1):
+            runs[-1].append(t)
+        else:
+            runs.append([t])
+        before = rest[t]
+    return runs
 
 
 def _cells_of(layout: Layout) -> tuple[Integers, Integers]:
@@ -315,53 +353,101 @@ def count_tables(
 
 
 @compiled
+def padded_size(size: int) -> int:
+    """Return how many numbers are kept for the values of an attribute: whole vectors of four or eight."""
+    return 4 if size <= 4 else (size + 7) // 8 * 8
+
+
+@compiled
 def gather(
-    costs: Costs, weights: Costs, column: Costs, table: Integers, start: Integers, outer: Integers, size: int,
-    inner: Integers, first: int, last: int,
+    costs: Costs, weights: Costs, column: Costs, size: int, table: Integers, start: Integers, outer: Integers,
+    inner: Integers, last: Integers, apart: Integers, begin: int, end: int,
 ) -> None:  # fmt: skip
-    """Copy tables first … last − 1 into a column view, their attribute moved to the end: costs, then weights.
+    """Copy tables begin … end − 1 into a column view, their attribute moved to the end: costs, then weights.
 
     Parameters
     ----------
     costs, weights, column
         Those of all tables; the view.
-    table, start
-        First cell of each table in the buffers; first place in the view.
-    outer, size, inner
-        Each table as an array of shape (outer, size, inner).
+    size
+        How many values the attribute has.
+    table, start, outer, inner, last, apart
+        As in `_Column`.
     """
-    for t in range(first, last):
+    padded = padded_size(size)
+    for t in range(begin, end):
         block = size * inner[t]
         for o in range(outer[t]):
             source = slice(table[t] + o * block, table[t] + (o + 1) * block)
             cost, weight = costs[source].reshape(size, inner[t]), weights[source].reshape(size, inner[t])
-            target = column[start[t] + 2 * o * block : start[t] + 2 * (o + 1) * block].reshape(inner[t], 2, size)
             for i in range(inner[t]):
+                c = o * inner[t] + i
+                to = start[t] + c // last[t] * apart[t] + c % last[t] * 2 * padded
+                target = column[to : to + 2 * padded]
+                target[:] = 0
                 for v in range(size):
-                    target[i, 0, v] = cost[v, i]
-                    target[i, 1, v] = weight[v, i]
+                    target[v] = cost[v, i]
+                    target[padded + v] = weight[v, i]
 
 
 @compiled
 def scatter(
-    costs: Costs, weights: Costs, column: Costs, table: Integers, start: Integers, outer: Integers, size: int,
-    inner: Integers, first: int, last: int,
+    costs: Costs, weights: Costs, column: Costs, size: int, table: Integers, start: Integers, outer: Integers,
+    inner: Integers, last: Integers, apart: Integers, begin: int, end: int,
 ) -> None:  # fmt: skip
     """Copy the costs of a column view back; weights never change. The parameters are those of `gather`."""
-    for t in range(first, last):
+    padded = padded_size(size)
+    for t in range(begin, end):
         block = size * inner[t]
         for o in range(outer[t]):
             cost = costs[table[t] + o * block : table[t] + (o + 1) * block].reshape(size, inner[t])
-            source = column[start[t] + 2 * o * block : start[t] + 2 * (o + 1) * block].reshape(inner[t], 2, size)
-            for v in range(size):
-                for i in range(inner[t]):
-                    cost[v, i] = source[i, 0, v]
+            for i in range(inner[t]):
+                c = o * inner[t] + i
+                at = start[t] + c // last[t] * apart[t] + c % last[t] * 2 * padded
+                source = column[at : at + size]
+                for v in range(size):
+                    cost[v, i] = source[v]
+
+
+def _add_vectors(
+    _: object, column: _Numba, start: _Numba, cells: _Numba, first: _Numba, last: _Numba, cost: _Numba, to: _Numba,
+    width: _Numba,
+) -> _Numba:  # fmt: skip
+    """``add_vectors(column, start, cells, first, last, cost, to, width)`` in vectors, which the compiler does not find.
+
+    Adds Σ column[start + cells[m] + v], m = first … last − 1, to cost[to + v] for v = 0 … width − 1. The width is a
+    number in the source: so many sums stay in one register, and each is added up in the order of m.
+    """
+    from llvmlite import ir
+    from numba.core import cgutils
+    from numba.core.types import void
+
+    def write(context: _Numba, builder: _Numba, signature: _Numba, given: _Numba) -> _Numba:
+        def data(k: int) -> _Numba:
+            return context.make_array(signature.args[k])(context, builder, given[k]).data
+
+        _, start, _, first, last, _, to, _ = given
+        vector = ir.VectorType(ir.FloatType(), width.literal_value)
+        target = builder.bitcast(builder.gep(data(5), [to]), vector.as_pointer())
+        total = cgutils.alloca_once(builder, vector)  # type: ignore[no-untyped-call]
+        builder.store(builder.load(target, align=4), total)
+        with cgutils.for_range_slice(builder, first, last, first.type(1)) as (m, _):
+            at = builder.add(start, builder.load(builder.gep(data(2), [m])))
+            added = builder.bitcast(builder.gep(data(0), [at]), vector.as_pointer())
+            builder.store(builder.fadd(builder.load(total), builder.load(added, align=4)), total)
+        builder.store(builder.load(total), target, align=4)
+        return context.get_dummy_value()
+
+    return void(column, start, cells, first, last, cost, to, width), write
+
+
+add_vectors = Emitted(_add_vectors)
 
 
 @compiled
 def propose(
-    codes: Codes, attribute: int, size: int, column: Costs, start: Integers, places: Integers,
-    strides: Integers, wanted: Codes, first: int, last: int,
+    codes: Codes, attribute: int, size: int, column: Costs, places: Integers, before: Integers, base: Integers,
+    runs: Integers, leading: Integers, strides: Integers, wanted: Codes, first: int, last: int,
 ) -> None:  # fmt: skip
     """Write, for rows first … last − 1, which value of an attribute would bring the tables nearest; nothing moves.
 
@@ -371,79 +457,105 @@ def propose(
         The rows.
     attribute, size
         The attribute and how many values it has.
-    column, start, places, strides
+    column, places, before, base, runs, leading, strides
         The column view of the attribute, as in (1).
     wanted
         Shape (rows,); where the values are written.
     """
-    count, width = places.shape
-    cost = np.empty(size, dtype=np.float32)
-    for i in range(first, last):
-        row = codes[i]
-        best = row[attribute]
+    padded, rows, others = padded_size(size), min(_CHUNK, last - first), len(before)
+    cells = np.empty(rows * others, dtype=np.uint64)
+    cost, own = np.empty(rows * padded, dtype=np.float32), np.empty(rows, dtype=np.float32)
+    for begin in range(first, last, _CHUNK):
+        rows = min(_CHUNK, last - begin)
+        for i in range(rows):
+            for m in range(others - 1):
+                cells[i * others + m] = before[m] + 2 * padded * codes[begin + i, places[m]]
+            cells[i * others + others - 1] = before[others - 1]
         cost[:] = 0
-        # The row itself is counted in its present cell of every table: what it would gain by leaving is less.
-        own = np.float32(0)
-        for t in range(count):
-            cell = start[t]
-            for j in range(width):
-                cell += row[places[t, j]] * strides[t, j]
-            values = column[cell : cell + size]
+        own[:] = 0
+        for g in range(len(base)):
+            low, high = runs[g, 0], runs[g, 1]
+            for i in range(rows):
+                at = base[g]
+                for j in range(leading.shape[1]):
+                    at += codes[begin + i, leading[g, j]] * strides[g, j]
+                start = np.uint64(at)
+                a, b = i * others + low, i * others + high
+                if padded == 4:
+                    add_vectors(column, start, cells, a, b, cost, i * padded, 4)
+                else:
+                    for lane in range(0, padded, 8):
+                        add_vectors(column, start + np.uint64(lane), cells, a, b, cost, i * padded + lane, 8)
+                start += np.uint64(padded + codes[begin + i, attribute])
+                add_vectors(column, start, cells, a, b, own, i, 1)
+        for i in range(rows):
+            best = codes[begin + i, attribute]
+            # The row itself is counted in its present cell of every table: what it would gain by leaving is less.
+            cost[i * padded + best] -= np.float32(2) * own[i]
             for v in range(size):
-                cost[v] += values[v]
-            own += column[cell + size + best]
-        cost[best] -= np.float32(2) * own
-        for v in range(size):
-            if cost[v] < cost[best]:
-                best = v
-        wanted[i] = best
+                if cost[i * padded + v] < cost[i * padded + best]:
+                    best = v
+            wanted[begin + i] = best
 
 
 @compiled
 def settle(
-    codes: Codes, attribute: int, size: int, column: Costs, start: Integers, places: Integers,
-    strides: Integers, wanted: Codes, first: int, last: int,
+    codes: Codes, attribute: int, size: int, column: Costs, places: Integers, before: Integers, base: Integers,
+    runs: Integers, leading: Integers, strides: Integers, wanted: Codes, first: int, last: int,
 ) -> tuple[int, float]:  # fmt: skip
     """Let rows first … last − 1 take the values they want, each if it still helps; return how many moved and the gain.
 
     The parameters are those of `propose`; the gain is by how much the distance (2) fell.
     """
-    count, width = places.shape
-    cells = np.empty(count, dtype=np.int64)
+    padded = padded_size(size)
+    tables = 0
+    for g in range(len(base)):
+        tables += runs[g, 1] - runs[g, 0]
+    cells, found = np.empty(len(before), dtype=np.uint64), np.empty(tables, dtype=np.uint64)
     moved, gained = 0, 0.0
     for i in range(first, last):
         row = codes[i]
         old, new = row[attribute], wanted[i]
         if old == new:
             continue
-        change = 0.0
-        for t in range(count):
-            cell = start[t]
-            for j in range(width):
-                cell += row[places[t, j]] * strides[t, j]
-            cells[t] = cell
-            change += column[cell + new] - column[cell + old] + np.float32(2) * column[cell + size + old]
+        for m in range(len(places)):
+            cells[m] = before[m] + 2 * padded * row[places[m]]
+        cells[-1] = before[-1]
+        change, t = 0.0, 0
+        to, away, weight = np.uint64(new), np.uint64(old), np.uint64(padded + old)
+        other = np.uint64(padded + new)
+        for g in range(len(base)):
+            at = base[g]
+            for j in range(leading.shape[1]):
+                at += row[leading[g, j]] * strides[g, j]
+            start = np.uint64(at)
+            for m in range(runs[g, 0], runs[g, 1]):
+                cell = start + cells[m]
+                found[t] = cell
+                t += 1
+                change += column[cell + to] - column[cell + away] + np.float32(2) * column[cell + weight]
         if change < -_LEAST_GAIN:
             row[attribute] = new
             moved += 1
             gained -= change
-            for t in range(count):
-                cell = cells[t]
-                column[cell + old] -= np.float32(2) * column[cell + size + old]
-                column[cell + new] += np.float32(2) * column[cell + size + new]
+            for cell in found:
+                column[cell + away] -= np.float32(2) * column[cell + weight]
+                column[cell + to] += np.float32(2) * column[cell + other]
     return moved, gained
 
 
 @compiled
 def visit(
-    codes: Codes, attribute: int, size: int, column: Costs, start: Integers, places: Integers,
-    strides: Integers, wanted: Codes, first: int, last: int,
+    codes: Codes, attribute: int, size: int, column: Costs, places: Integers, before: Integers, base: Integers,
+    runs: Integers, leading: Integers, strides: Integers, wanted: Codes, first: int, last: int,
 ) -> tuple[int, float]:  # fmt: skip
     """`propose` and `settle` for rows first … last − 1, one row after another."""
     moved, gained = 0, 0.0
     for i in range(first, last):
-        propose(codes, attribute, size, column, start, places, strides, wanted, i, i + 1)
-        more, gain = settle(codes, attribute, size, column, start, places, strides, wanted, i, i + 1)
+        propose(codes, attribute, size, column, places, before, base, runs, leading, strides, wanted, i, i + 1)
+        more, gain = settle(
+            codes, attribute, size, column, places, before, base, runs, leading, strides, wanted, i, i + 1
+        )
         moved += more
         gained += gain
     return moved, gained

@@ -48,7 +48,7 @@ _SUFFIXES = {".csv": "CSV", ".parquet": "Parquet", ".arrow": "Arrow", ".feather"
 _MOST_ROWS = 2**31 - 1
 # Bytes a row takes for each attribute, and a cell of the tables, while rows are made: the rows, what they want and the
 # random order; four copies of the tables and the tables of one attribute, with their weights.
-_ROW_BYTES, _ROW_EXTRA, _CELL_BYTES = 4, 40, 44
+_ROW_BYTES, _ROW_EXTRA, _CELL_BYTES = 4, 40, 52
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import types
 import numba
 import numpy as np
 
-from margrave.algebra.kernels import Kernel, compiler
+from margrave.algebra.kernels import Emitted, Kernel, compiler
 
 compiled = compiler(nogil=True)
 
@@ -46,6 +46,19 @@ def test_a_kernel_is_described_as_its_function():
 
     assert (described.__name__, described.__doc__) == ("described", "Return the same.")
     assert described.__wrapped__(3) == 3
+
+
+def test_kernels_call_code_that_is_written_out():
+    def added(_, one, other):
+        def write(context, builder, signature, given):
+            return builder.add(*given)
+
+        return numba.int64(numba.int64, numba.int64), write
+
+    made = module("written", "@compiled\ndef twice(x):\n    return 2 * added(x, 3)\n", added=Emitted(added))
+    assert made.added.__wrapped__ is added  # so that machine code is thrown away when it changes
+    assert made.twice(4) == 14
+    assert made.added.__wrapped__ is added
 
 
 def test_threads_may_call_a_kernel_for_the_first_time_at_once():

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from margrave.domain import Domain
@@ -48,3 +49,10 @@ def test_a_plan_for_non_negative_tables_says_whose_errors_it_shows():
     made = plan(WORKLOAD, Budget.zcdp(rho=Fraction(1, 2)), contributions=1, objective="nonnegative")
     first = str(made.summary()).splitlines()[0]
     assert first.endswith("objective nonnegative (errors are those of the unbiased tables)")
+
+
+def test_median_errors_are_those_of_all_tables_of_an_order():
+    """Of every table of the closure, whether it was asked for or is inside another."""
+    inside = {1: ["age", "sex", "region"], 2: [("age", "sex"), ("age", "region"), ("sex", "region")]}
+    medians = [sorted(PLAN.standard_error(*np.atleast_1d(names)) for names in tables)[1] for tables in inside.values()]
+    assert PLAN.median_errors() == pytest.approx([PLAN.standard_error(), *medians], rel=1e-12)

@@ -89,12 +89,41 @@ def test_every_row_takes_the_value_that_brings_the_tables_nearest(sets, attribut
     assert np.abs(costs - recounted).max() <= 25 * np.finfo(np.float32).eps * np.abs(recounted).max()
 
 
+@pytest.mark.parametrize("size", [2, 4, 5, 8, 9, 17])
+@pytest.mark.parametrize("sets", [[(0, 1, 2), (1, 2, 3), (0, 3, 4), (1, 4)], [(0, 1, 3, 4), (1, 2), (1,)]])
+def test_rows_want_the_value_with_the_least_sum_of_costs(size, sets):
+    """Attributes of whole vectors, parts of one and several; tables that lie side by side and tables with gaps."""
+    sizes = (3, size, 2, 4, 2)
+    layout, codes, generator = Layout.of(sizes, sets), random_rows(sizes, 300), np.random.default_rng(2)
+    costs, weights = (generator.random(layout.cells - 1).astype(np.float32) for _ in range(2))
+    column = fitting._column(layout, 1)
+    view, wanted = np.empty(column.length, dtype=np.float32), np.empty(300, dtype=np.int32)
+    column.copy(costs, weights, view)
+    fitting.propose(codes, 1, size, view, *column.blocks, wanted, 0, 300)
+    for row, found in zip(codes, wanted, strict=True):
+        sums, own = np.zeros(size), 0.0
+        for table, members in enumerate(layout.sets):
+            if 1 in members:
+                at = tuple(slice(None) if member == 1 else row[member] for member in members)
+                sums += layout.view(np.append(0, costs), table)[at]
+                own += layout.view(np.append(0, weights), table)[at][row[1]]
+        sums[row[1]] -= 2 * own
+        # Sums of at most a dozen numbers below one, of 24 bits each.
+        assert sums[found] == pytest.approx(sums.min(), abs=1e-5)
+    back = np.zeros_like(costs)
+    column.copy(back, weights, view, back=True)
+    kept = [1 in members for members in layout.sets[1:]]
+    assert (back == costs * np.repeat(kept, np.diff(layout.index.offset[1:]))).all()
+
+
 def test_blocks_of_rows_come_as_near_and_threads_change_no_row(monkeypatch):
     layout, wanted = Layout.of(SIZES, TRIPLES), counted(Layout.of(SIZES, TRIPLES), random_rows(SIZES, 4000))
     start = np.column_stack([np.random.default_rng(k).permutation(random_rows(SIZES, 4000)[:, k]) for k in range(5)])
     alone = start.copy()
     fit_rows(layout, alone, wanted)
-    monkeypatch.setattr(fitting, "_BLOCK_LOOKUPS", 6 * 4 * 64)
+    monkeypatch.setattr(fitting, "_BLOCKS", 16)
+    monkeypatch.setattr(fitting, "_BLOCK_LOOKUPS", 1)
+    monkeypatch.setattr(fitting, "_SHARE", 16)
     monkeypatch.setattr("margrave.algebra.kernels._CELLS_WORTH_A_THREAD", 1)
     found = []
     for threads in ("1", "3"):
