@@ -259,6 +259,20 @@ def test_the_tables_that_an_engine_counts_hold_all_others():
     assert len(pushdown.covering(Unasked(), layout, 10**9)) < len(pushdown.covering(Unasked(), layout, 3000))
 
 
+def test_where_no_rows_are_stated_the_tables_are_good_for_few_rows_and_for_many():
+    layout = Layout.of((10, 9, 8, 7, 16, 12, 15), list(itertools.combinations(range(7), 2)))
+    numbers = (10**4, 10**5, 10**6, 10**7)
+    tables = {stated: pushdown.covering(Unasked(), layout, stated) for stated in (None, *numbers)}
+    expected = {
+        stated: [pushdown._seconds(Unasked(), layout, some, rows) for rows in numbers]
+        for stated, some in tables.items()
+    }
+    least = [expected[rows][place] for place, rows in enumerate(numbers)]
+    worst = {stated: max(np.divide(seconds, least)) for stated, seconds in expected.items()}
+    assert worst[None] <= min(worst[rows] for rows in numbers)
+    assert worst[None] < worst[10**7]
+
+
 @pytest.mark.parametrize("log", ["_delta_log/0.json", "metadata/v1.metadata.json"])
 def test_the_files_of_a_table_with_a_log_are_not_read_by_themselves(log, tmp_path):
     """Some of them hold rows that the table no longer has."""

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from margrave.algebra.layout import Layout
 from margrave.domain import Domain
 from margrave.planning import plan
-from margrave.planning.allocation import add_precisions, allocate, closure_weights, count_errors, floor_precisions
+from margrave.planning.allocation import GAIN, add_precisions, allocate, closure_weights, count_errors, floor_precisions
 from margrave.planning.coefficients import cost_coefficients
 from margrave.planning.counts import (
     STRAYS,
@@ -88,12 +88,13 @@ def test_a_slope_steeper_than_any_is_nowhere():
 
 @pytest.mark.parametrize(
     ("shape", "rows", "logarithms"),
-    [((3, 4), 5_000.0, (-18.0, -12.0, -6.0, 0.0)), ((10, 12), 1e8, (-50.0, -40.0, -30.0, -20.0, -10.0))],
+    [((3, 4), 5_000.0, (-18.0, -12.0, -6.0, 0.0)), ((8, 7), 1e8, (-50.0, -40.0, -30.0, -20.0, -10.0))],
 )
 def test_expected_counts_before_anything_is_measured_are_those_of_zipf_attributes(shape, rows, logarithms):
     """Every mixture of exponents, cell by cell, against the histogram: the same spreads but for half octaves.
 
-    Cells of the larger table differ so much that a histogram of equal cells is off by a third.
+    Cells of the larger table differ so much that a histogram of equal cells is off by a third. Neither has an
+    attribute of so many values that it may settle the other.
     """
     found = prior_curves([shape], rows)
     spread, cells = [], []
@@ -261,3 +262,20 @@ def test_where_nothing_was_measured_the_floor_is_paid_first_and_the_rest_divided
     best, _ = best_precisions(layout, curves, importance, rho=left, start=floor * (left / (rho - left)))
     added, _ = add_precisions(layout, importance, curves, rho=rho, known=nothing, floor=floor)
     np.testing.assert_allclose(added, floor + best, rtol=1e-9)
+
+
+def test_nothing_is_measured_again_for_a_small_gain():
+    """What was measured is left alone, or becomes more precise by a share of ``GAIN`` at least; some of each here."""
+    workload = Workload.all_kway(DOMAIN, 2)
+    layout = closure_of(workload)
+    curves, nothing = curves_for(layout, 500.0), np.zeros(len(layout.sets))
+    importance = Importance.of(layout, closure_weights(workload, layout))
+    even = np.full(len(layout.sets), 0.1 / cost_coefficients(layout).sum())
+    known = best_precisions(layout, curves, importance, rho=0.1, start=even)[0]
+    known *= np.where(layout.index.order == 2, 0.3, 1.2)
+    added, _ = add_precisions(layout, importance, curves, rho=0.05, known=known, floor=nothing)
+    gains = added / known
+    assert ((gains == 0) | (gains >= GAIN)).all()
+    assert 0 < np.count_nonzero(gains) < len(gains)
+    unrestricted, _ = best_precisions(layout, curves, importance, rho=0.05, start=known, known=known)
+    assert ((unrestricted > 0) & (unrestricted < GAIN * known)).any()

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -21,6 +21,9 @@ from rich.table import Table
 from rich.text import Text
 
 from margrave.escaping import visible, visible_json
+
+if TYPE_CHECKING:
+    from margrave.release.publication import Tick
 
 # The widest table that is laid out, in characters.
 _WIDEST = 1_000
@@ -50,8 +53,6 @@ _SPELLED = {
     **dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True)),
 }
 _SPELL = "margrave-spelled"
-# How much is done, and of how much; None if unknown.
-Tick = Callable[[int, int | None], None]
 
 
 class Screen(Console):

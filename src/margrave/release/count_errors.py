@@ -82,7 +82,7 @@ import numpy as np
 from margrave.algebra import transform
 from margrave.errors import ReleaseError
 from margrave.measurements.entries import read_only
-from margrave.release.uncertainty import Mask, quantile, query_factors, residual_variance
+from margrave.release.uncertainty import Mask, quantile, query_covariance, query_factors, residual_variance
 from margrave.synthesis.made_up_draws import pretended_noise
 
 if TYPE_CHECKING:
@@ -321,6 +321,22 @@ class CountErrors:
         """
         return math.sqrt(self._means(estimates, dict(query_factors(estimates, table, query, query))).variance)
 
+    def noise_of(self, estimates: Estimates, table: int, one: Sequence[Mask], other: Sequence[Mask]) -> Noise:
+        """Return the covariance of two counts before they were cut off, and that of their estimates.
+
+        Parameters
+        ----------
+        estimates, table
+            As in `of`.
+        one, other
+            What the counts add up, as the query of `of`.
+        """
+        beside = query_covariance(estimates, table, one, other)
+        if self.noise is None:
+            return Noise(beside, beside)
+        factors = query_factors(estimates, table, one, other)
+        return Noise(math.fsum(float(self.noise[part]) * factor for part, factor in factors), beside)
+
     def _means(self, estimates: Estimates, factors: Mapping[int, float]) -> _Means:
         """Return B and V of a count with these factors."""
         base = variance = unknown = even = 0.0
@@ -415,14 +431,16 @@ class _Means:
 
 @dataclass(frozen=True, eq=False)
 class CutOff:
-    """Sums T of cells that were cut off at zero, beside the sums X of what they were cut from.
+    """Sums T of cells that were cut off at zero, beside the sums X of unbiased estimates of them.
 
     With e = T − true = (T − X) + (X − true), Stein's lemma gives the mean of a product of two errors,
 
-        E e_1 e_2 = E (T_1 − X_1)(T_2 − X_2) + Cov(X_1, X_2) (k_1 + k_2 − 1),                                       (8)
+        E e_1 e_2 = E (T_1 − X_1)(T_2 − X_2) + Cov(Z_1, Z_2) (k_1 + k_2) − Cov(X_1, X_2),                           (8)
 
-    k the mean of ∂c/∂x over the cells of a sum: all of them have the same covariance with the other sum. For a method
-    that cuts off and does nothing else that is exact, with k the share of cells that are left.
+    Z the sums of what was cut off, and k the mean of ∂c/∂z over the cells of a sum: all of them have the same
+    covariance with the other sum. For a method that cuts off and does nothing else that is exact, with k the share of
+    cells that are left. After one measurement Z = X. After several Z combines all by inverse variance and X is the
+    first alone, so that Cov(Z, X) = Var Z; the variances are taken as they were chosen.
 
     Attributes
     ----------
@@ -445,33 +463,43 @@ class CutOff:
         kept = (self.cells * self.kept - part.cells * part.kept) / cells
         return CutOff(self.counts - part.counts, self.estimate - part.estimate, kept, cells)
 
-    def products(self, other: CutOff, covariance: float) -> Floats:
+    def products(self, other: CutOff, noise: Noise) -> Floats:
         """Return (8) without the mean: an unbiased estimate of the product of two errors."""
         away = (self.counts - self.estimate) * (other.counts - other.estimate)
-        products: Floats = away + covariance * (self.kept + other.kept - 1)
+        products: Floats = away + noise.cut_off * (self.kept + other.kept) - noise.estimates
         return products
 
-    def squares(self, variance: float) -> Floats:
+    def squares(self, noise: Noise) -> Floats:
         """Return the expected squared error of each sum, (8).
 
-        Where nothing is left of a sum (8) is as uncertain as the noise: the mean over such sums counts. Sums of several
-        cells err by no less than their estimates, and single cells by half a standard error, since any count below that
-        may have been cut off or scaled down.
+        Where nothing is left of a sum (8) is as uncertain as the noise: the mean over such sums counts. Of a single
+        cell that is left T = kz, so that Z is known. Sums of several cells err by no less than what they were cut from,
+        and single cells by half of its standard error, since any count below that may have been cut off or scaled down.
         """
-        squares = self.products(self, variance)
+        squares = self.products(self, noise)
         empty = self.counts <= 0
+        if self.cells == 1:
+            lost = np.divide(1 - self.kept, self.kept, out=np.zeros(np.shape(self.kept)), where=self.kept > 0)
+            squares = np.where(empty, squares, np.square(lost * self.counts) + noise.cut_off * (2 * self.kept - 1))
         if empty.any():
             squares = np.where(empty, squares[empty].mean(), squares)
-        least = variance if self.cells > 1 else variance / 4
-        found: Floats = np.maximum(squares, least)
+        found: Floats = np.maximum(squares, noise.cut_off if self.cells > 1 else noise.cut_off / 4)
         return found
 
-    def parts(self, part: CutOff, variances: tuple[float, float], covariance: float) -> PartErrors:
+    def parts(self, part: CutOff, variances: tuple[Noise, Noise], covariance: Noise) -> PartErrors:
         """Return what is expected of a part and of the rest of these sums, given V of both and their covariance."""
         rest = self.rest(part)
         squares = part.squares(variances[0]), rest.squares(variances[1])
         most = np.sqrt(squares[0] * squares[1])
         return PartErrors(*squares, np.clip(part.products(rest, covariance), -most, most))
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A variance or covariance: of what sums were cut off from, and of the estimates that are published beside them."""
+
+    cut_off: float
+    estimates: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -566,8 +594,9 @@ def learn_errors(
     if not known.all():
         squares = _sums(layout, np.square(made.marginals))
         guessed = _guessed(method, request, variances) * squares / np.maximum(layout.degrees, 1.0)
-    # Where counts that are cut off at zero have what they were cut from beside them, `CutOff` knows their errors.
-    if method.unbiased or (method.cuts_off and known.all() and (beside is None or beside is estimates)):
+    # Of counts that are cut off at zero `CutOff` knows the errors, given unbiased estimates of all of them.
+    estimated = known.all() and (beside is None or bool(np.isfinite(_noise(beside)).all()))
+    if method.unbiased or (method.cuts_off and estimated):
         curve = np.tile(np.eye(1, CURVE), (orders, 1))
         return CountErrors(np.where(known, variances, guessed), curve, seed, 0, bounds, noise=variances)
     measured = np.where(known, variances, 0.0)

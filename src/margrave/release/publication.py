@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from margrave.reconstruction.nonnegative import State
 
 REPORT = "report.html"
+# How much is done, and of how much; None if unknown.
 Tick = Callable[[int, int | None], None]
 
 

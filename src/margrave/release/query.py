@@ -22,7 +22,7 @@ from margrave.domain.values import Label, table_label
 from margrave.errors import ReleaseError
 from margrave.measurements.entries import read_only
 from margrave.release.condition import Masks, both, read_condition
-from margrave.release.count_errors import BOUNDS, CutOff, Line, count_interval, least_high
+from margrave.release.count_errors import BOUNDS, CutOff, Line, Noise, count_interval, least_high
 from margrave.release.share import Share
 from margrave.release.table import Counts, Table
 from margrave.release.uncertainty import Mask, direct_noise, query_covariance, unmeasured
@@ -172,12 +172,15 @@ class PublishedTables:
     def kept(self, place: int) -> tuple[Floats, int]:
         """Return what is left of a change of the cells of a table that is cut off at zero, and how many cells it sums.
 
-        For a table of the workload one, or the scale, where a cell is above zero; else the mean over what it sums.
+        For a table of the workload one, or the scale, where a cell is above zero; else the mean over what it sums. The
+        scale is the sum of what is left over the estimate of that, which may be of the first of several measurements.
         """
         layout, members = self.estimates.layout, self._source(place)
         source = layout.places[members]
-        above, estimate = self.counts.table(source), self.unbiased(source)
-        kept = np.divide(above, estimate, out=np.zeros(above.shape), where=(above > 0) & (estimate > 0))
+        counts = self.counts.table(source)
+        above = counts > 0
+        left, estimated = float(counts[above].sum()), float(self.unbiased(source)[above].sum())
+        kept = above * (min(left / estimated, 1.0) if estimated > 0 else 1.0)
         summed = tuple(axis for axis, member in enumerate(members) if member not in layout.sets[place])
         return np.asarray(kept.mean(axis=summed)), math.prod(kept.shape[axis] for axis in summed)
 
@@ -298,8 +301,9 @@ class _Contained:
             if tables.errors is None:
                 raise ReleaseError("the release has no errors of its counts", remedy="reconstruct with errors=True")
             if tables.closed_form:
-                variance = tables.errors.std_error(tables.estimates, place, _cell(tables, place, query)) ** 2
-                errors = np.sqrt(_cut_off(tables, place, query).squares(variance))
+                cell = _cell(tables, place, query)
+                noise = tables.errors.noise_of(tables.estimates, place, cell, cell)
+                errors = np.sqrt(_cut_off(tables, place, query).squares(noise))
                 self.found[key] = errors, None
                 return self.found[key]
             # Tables that do not agree are not near their means: what is cut off at zero is too large.
@@ -401,11 +405,19 @@ def _cut_off_parts(
     tables: PublishedTables, place: int, queries: tuple[Query, Query], cells: tuple[Sequence[Mask], Sequence[Mask]]
 ) -> PartErrors:
     """Return what is expected of the errors of a part and of the rest of its whole where both were cut off at zero."""
+    if tables.errors is None:
+        raise ReleaseError("the release has no errors of its counts", remedy="reconstruct with errors=True")
     inside, both, whole = (
-        query_covariance(tables.estimates, place, *pair) for pair in ((cells[0], cells[0]), cells, (cells[1], cells[1]))
+        tables.errors.noise_of(tables.estimates, place, *pair)
+        for pair in ((cells[0], cells[0]), cells, (cells[1], cells[1]))
     )
+    rest = Noise(
+        max(whole.cut_off - 2 * both.cut_off + inside.cut_off, 0.0),
+        max(whole.estimates - 2 * both.estimates + inside.estimates, 0.0),
+    )
+    covariance = Noise(both.cut_off - inside.cut_off, both.estimates - inside.estimates)
     part, all_of = (_cut_off(tables, place, query) for query in queries)
-    return all_of.parts(part, (inside, max(whole - 2 * both + inside, 0.0)), both - inside)
+    return all_of.parts(part, (inside, rest), covariance)
 
 
 def _all(domain: Domain, name: str) -> Mask:

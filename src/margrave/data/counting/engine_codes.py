@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 from datetime import date
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -17,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from margrave.data.encoding import DROPPED, Encoder
+from margrave.data.read_only import quoted, text
 from margrave.domain.values import MISSING, OUTSIDE, CodeArray, Comparison, Comparisons, as_written, is_double
 from margrave.errors import DataError
 
@@ -122,6 +125,28 @@ class Key:
         if self._wrong is not None:
             return nw.coalesce(absent, _number(WRONG))
         return nw.coalesce(absent, *(self._arms() if found is None else [nw.col(found), _number(OUTSIDE)]))
+
+    def sql(self) -> str | None:
+        """Return the code of each row, or its mark, as PostgreSQL writes it; None where `expression` has to be used.
+
+        The same comparisons as those of `expression`: to have them made there takes longer than to count a small table.
+        """
+        if self.joined or not (self._dtype == nw.String or self._dtype.is_integer()):
+            return None
+        column = quoted(self._named)
+        arms, rest = [f"WHEN {column} IS NULL THEN {MISSING}"], str(OUTSIDE)
+        if self._wrong is not None:
+            rest = str(WRONG)
+        elif self._dtype == nw.String:
+            arms += [f"WHEN {column} = {text(value)} THEN {code}" for value, code in self._values()]
+        else:
+            comparisons, last = self._comparisons()
+            met = [(_whole(one, self._dtype), column if one.code is None else str(one.code)) for one in comparisons]
+            arms += [
+                f"WHEN {_between(column, *ends, self._dtype)} THEN {code}" for ends, code in met if ends[0] <= ends[1]
+            ]
+            rest = str(last)
+        return f"CASE {' '.join(arms)} ELSE {rest} END"
 
     def settled(self, name: str) -> nw.Expr:
         """Return the code that a row is counted with, from the column of this name that `expression` made.
@@ -254,37 +279,46 @@ def _condition(column: nw.Expr, comparison: Comparison, dtype: ColumnType) -> nw
 
     True if it holds for every number of the type, False if it holds for none.
     """
+    if dtype.is_integer():
+        (low, high), (least, largest) = _whole(comparison, dtype), _limits(dtype)
+        if low > high:
+            return False
+        if low == high:
+            return column == low
+        edges = [*([column >= low] if low > least else []), *([column <= high] if high < largest else [])]
+        return reduce(and_, edges) if edges else True
     if comparison.relation == "=":
-        return _equal(column, comparison.number, dtype)
+        return column == float(comparison.number) if is_double(comparison.number) else False
     if comparison.relation == "<=":
-        return _at_most(column, comparison.number, dtype)
-    inside = (column >= 0) & (column <= min(comparison.number - 1, _limits(dtype)[1]))
-    return inside & (column == column.floor()) if dtype.is_float() else inside
+        return column <= float(comparison.number)
+    return (column >= 0) & (column <= comparison.number - 1) & (column == column.floor())
 
 
-def _equal(column: nw.Expr, number: float, dtype: ColumnType) -> nw.Expr | bool:
-    """Return the condition that a column equals this number; False if its type cannot hold the number."""
-    if dtype.is_float():
-        return column == float(number) if is_double(number) else False
-    low, high = _limits(dtype)
-    written = as_written(number)
-    return column == int(written) if written.denominator == 1 and low <= written <= high else False
+def _whole(comparison: Comparison, dtype: ColumnType) -> tuple[int, int]:
+    """Return the least and the largest number of a type of whole numbers for which a comparison holds.
+
+    The least is above the largest if it holds for none. Edges are whole numbers too, so that the engine rounds nothing.
+    """
+    least, largest = _limits(dtype)
+    if comparison.relation == "below":
+        return max(least, 0), min(largest, int(comparison.number) - 1)
+    edge = math.floor(as_written(comparison.number))
+    if comparison.relation == "<=":
+        return least, min(largest, edge)
+    return (edge, edge) if as_written(comparison.number) == edge and least <= edge <= largest else (1, 0)
 
 
-def _at_most(column: nw.Expr, number: float, dtype: ColumnType) -> nw.Expr | bool:
-    """Return the condition that a column is at most this number; True or False as in `_condition`."""
-    # Integers are compared with the integer below the edge, so that the engine rounds nothing.
-    edge = math.floor(as_written(number)) if dtype.is_integer() else float(number)
-    low, high = _limits(dtype)
-    if edge >= high:
-        return True
-    return column <= edge if edge >= low else False
+def _between(column: str, low: int, high: int, dtype: ColumnType) -> str:
+    """Return the condition that a column of whole numbers is between two of its type, as SQL writes it."""
+    if low == high:
+        return f"{column} = {low}"
+    least, largest = _limits(dtype)
+    edges = [*([f"{column} >= {low}"] if low > least else []), *([f"{column} <= {high}"] if high < largest else [])]
+    return " AND ".join(edges) or "true"
 
 
-def _limits(dtype: ColumnType) -> tuple[float, float]:
-    """Return the smallest and the largest number of a type."""
-    if dtype.is_float():
-        return -math.inf, math.inf
+def _limits(dtype: ColumnType) -> tuple[int, int]:
+    """Return the smallest and the largest number of a type of whole numbers."""
     bits = int("".join(character for character in str(dtype) if character.isdigit()) or 64)
     return (0, 2**bits - 1) if str(dtype).startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 # Computed columns have a prefix, so that they do not clash with those of the table.
 _CODE, _FOUND = "margrave_code_{}", "margrave_found_{}"
 _TEXT, _LABEL, _LABEL_CODE = "margrave_text_{}", "margrave_label_{}", "margrave_label_code_{}"
-# The assumed number of rows where the caller states none.
+# The number of rows for which the choice between both ways is made where the caller states none.
 _NOMINAL_ROWS = 10**6
+# The numbers of rows for which tables are chosen where the caller states none.
+_UNSTATED_ROWS = (10**4, 10**5, 10**6, 10**7)
 # Limits to try for the cells of a wide table; with 1, every table is counted by itself.
 _LIMITS = (1, 2**8, 2**10, 2**12, 2**14, 2**16)
 # More cells may not fit in the memory of a server, or take longer to send than the rows of most tables.
@@ -69,7 +71,7 @@ def choose(engine: Engine, layout: Layout, rows: int | None = None) -> tuple[boo
     if engine.maps:
         return True, f"its workers read the table once, for {len(outer):,} tables of {cells:,} cells"
     columns = len({k for members in outer for k in members})
-    pushed = _cheapest(engine, layout, rows)[1]
+    pushed = min(_seconds(engine, layout, tables, _assumed(rows)) for tables in _covers(layout))
     fetched = engine.costs.query + _assumed(rows) * max(columns, 1) * engine.costs.fetched
     stated = "as stated" if rows is not None else "assumed, because none is stated"
     reason = (
@@ -91,21 +93,24 @@ def covering(engine: Engine, layout: Layout, rows: int | None = None) -> tuple[W
     rows
         About how many rows the table has, if the caller states it.
     """
-    return _cheapest(engine, layout, rows)[0]
+    covers, stated = _covers(layout), _UNSTATED_ROWS if rows is None else (rows,)
+    seconds = np.array([[_seconds(engine, layout, tables, number) for number in stated] for tables in covers])
+    # Where no number is stated, the tables that are at worst the smallest multiple of the least work.
+    return covers[int(np.argmin((seconds / seconds.min(axis=0)).max(axis=1)))]
 
 
-def _cheapest(engine: Engine, layout: Layout, rows: int | None) -> tuple[tuple[Wide, ...], float]:
-    """Return the tables that are the least work to count, and in how many seconds the engine is expected to do it."""
-    outer, costs, assumed = layout.sets[layout.outer :], engine.costs, _assumed(rows)
-    columns = len({k for members in outer for k in members})
-    found: list[tuple[tuple[Wide, ...], float]] = []
-    for limit in _LIMITS:
-        tables = cover(layout.sizes, outer, most_cells=limit)
-        sent = sum(min(prod(layout.sizes[k] for k in table.members), assumed) for table in tables)
-        queries = -(-len(tables) // costs.sets)
-        work = queries * columns * costs.coded + len(tables) * costs.grouped
-        found.append((tables, queries * costs.query + assumed * work + sent * costs.sent))
-    return min(found, key=lambda one: one[1])
+def _covers(layout: Layout) -> list[tuple[Wide, ...]]:
+    """Return the tables to choose from: covers by ever larger ones."""
+    return [cover(layout.sizes, layout.sets[layout.outer :], most_cells=limit) for limit in _LIMITS]
+
+
+def _seconds(engine: Engine, layout: Layout, tables: Sequence[Wide], rows: int) -> float:
+    """Return in how many seconds the engine is expected to count these tables."""
+    costs, columns = engine.costs, len({k for table in tables for k in table.members})
+    sent = sum(min(prod(layout.sizes[k] for k in table.members), rows) for table in tables)
+    queries = -(-len(tables) // costs.sets)
+    work = queries * columns * costs.coded + len(tables) * costs.grouped
+    return queries * costs.query + rows * work + sent * costs.sent
 
 
 def _assumed(rows: int | None) -> int:
@@ -243,6 +248,13 @@ class PushDown:
 
     def _coded(self) -> nw.LazyFrame[Any]:
         """Return all rows as codes, with their persons."""
+        written = {_CODE.format(k): key.sql() for k, key in self._keys.items()}
+        codes = {name: sql for name, sql in written.items() if sql is not None}
+        if codes and len(codes) == len(written):
+            kept = {} if self._privacy_id is None else {PERSON: self._privacy_id}
+            coded = self._engine.coded(codes, kept)
+            if coded is not None:
+                return coded
         frame, columns = self._frame, []
         for k, key in self._keys.items():
             found = None

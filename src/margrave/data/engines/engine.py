@@ -150,6 +150,18 @@ class Engine(ABC):
         table: pa.Table = frame.collect("pyarrow").to_native()
         yield from table.to_batches()
 
+    def coded(self, codes: Mapping[str, str], kept: Mapping[str, str]) -> nw.LazyFrame[Any] | None:
+        """Return rows of codes as a lazy frame; None where the engine takes expressions of narwhals only.
+
+        Parameters
+        ----------
+        codes
+            What each column of codes is, as PostgreSQL writes it.
+        kept
+            The columns of the table that are kept as they are, by the names that they get.
+        """
+        return None
+
     def text_table(self, codes: Mapping[str, int], names: tuple[str, str]) -> nw.LazyFrame[Any]:
         """Return a table of labels and their codes that `lazy` can be joined with, where ``joins``.
 

@@ -42,6 +42,13 @@ if TYPE_CHECKING:
 _CHUNK = 4_000_000
 # Seconds to wait for started workers to connect, and between checks whether a worker that has not answered is alive.
 _CONNECT_SECONDS, _POLL_SECONDS = 120, 1
+# A process on this machine that ends closes its connections at once. One that is silent only waits for a processor, on
+# a machine with much else to do, and must not be taken for lost after half a minute or five.
+_PATIENCE = {
+    "distributed.comm.timeouts.tcp": "1 hour",
+    "distributed.comm.timeouts.connect": "10 minutes",
+    "distributed.scheduler.worker-ttl": "1 day",
+}
 # How many times to ask the scheduler, after a failure, whether workers are lost.
 _LOST_CHECKS = 5
 _MOST_PROCESSES = 1024
@@ -204,7 +211,7 @@ def _local_client(count: int) -> Iterator[Any]:
 
     security = Security.temporary()
     with TemporaryDirectory(prefix="margrave-workers-") as folder, ExitStack() as stack:
-        stack.enter_context(dask.config.set({"temporary-directory": folder}))
+        stack.enter_context(dask.config.set({"temporary-directory": folder, **_PATIENCE}))
         cluster = stack.enter_context(
             LocalCluster(
                 n_workers=0,
@@ -227,7 +234,10 @@ def _local_client(count: int) -> Iterator[Any]:
             file.write_text(str(text))
             options += [name, str(file)]
         log = stack.enter_context(Path(folder, "log").open("w+b"))
-        environment = {**os.environ, "MARGRAVE_THREADS": str(max(1, thread_count() // count))}
+        patience = {
+            f"DASK_{name.replace('.', '__').replace('-', '_').upper()}": text for name, text in _PATIENCE.items()
+        }
+        environment = {**os.environ, **patience, "MARGRAVE_THREADS": str(max(1, thread_count() // count))}
         for number in range(count):
             process = subprocess.Popen(
                 [

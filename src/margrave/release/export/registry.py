@@ -7,7 +7,6 @@ The registry (github.com/opendp/deployments-registry-data) takes one YAML file f
 from __future__ import annotations
 
 import json
-from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from margrave.errors import StoreError
@@ -29,14 +28,7 @@ _HEAD = """# Draft of an entry for the Differential Privacy Deployments Registry
 _PLAIN_DATE = "1900-01-01"
 
 
-def registry_entry(
-    release: Release,
-    *,
-    name: str | None = None,
-    curator: str | None = None,
-    published: date | None = None,
-    authors: tuple[str, ...] = (),
-) -> str:
+def registry_entry(release: Release, *, name: str | None = None, curator: str | None = None) -> str:
     """Return a draft entry for the Differential Privacy Deployments Registry, as the text of a YAML file.
 
     Parameters
@@ -47,10 +39,6 @@ def registry_entry(
         What the publication is called.
     curator
         Who publishes it.
-    published
-        When it was published.
-    authors
-        Who writes the entry.
     """
     provenance = release.provenance
     if provenance is not None and not provenance.private:
@@ -62,18 +50,18 @@ def registry_entry(
     entry: Entry = {
         "url_slug": safe_word(title if name else "todo").replace("_", "-").lower() or "todo",
         "deployment": {
-            "basic": _basic(release, title, curator, published),
+            "basic": _basic(release, title, curator),
             "dp_variant": _variant(release),
             "privacy_loss": _privacy_loss(provenance),
             "deployment_model": _model(),
             "implementation": _implementation(release),
-            "administrative": _administrative(authors),
+            "administrative": _administrative(),
         },
     }
     return _HEAD + "\n".join(_lines(entry)) + "\n"
 
 
-def _basic(release: Release, title: str, curator: str | None, published: date | None) -> Entry:
+def _basic(release: Release, title: str, curator: str | None) -> Entry:
     workload = release.workload
     tables = "one cross-tabulation" if len(workload) == 1 else f"{len(workload):,} cross-tabulations"
     return {
@@ -92,9 +80,7 @@ def _basic(release: Release, title: str, curator: str | None, published: date | 
         "data_product_sector": _Choice(
             "Government", "Technology, Healthcare, Education, Government, Energy or Finance"
         ),
-        "publication_date": published.isoformat()
-        if published
-        else _Choice(_PLAIN_DATE, "the date of publication, YYYY-MM-DD"),
+        "publication_date": _Choice(_PLAIN_DATE, "the date of publication, YYYY-MM-DD"),
     }
 
 
@@ -198,7 +184,7 @@ def _composition(provenance: Provenance | None) -> str:
     return f"ρ of zCDP adds up, as exact fractions. {steps}{more}"
 
 
-def _administrative(authors: tuple[str, ...]) -> Entry:
+def _administrative() -> Entry:
     return {
         "evidence_sources": {
             "release": {
@@ -209,7 +195,7 @@ def _administrative(authors: tuple[str, ...]) -> Entry:
             }
         },
         "status": "Draft",
-        "registry_authors": list(authors) or ["TODO: who writes this entry"],
+        "registry_authors": ["TODO: who writes this entry"],
         "tier": 3,
     }
 

@@ -128,7 +128,10 @@ def reading(release: Release, table: Table) -> str:
     rounded = "" if _is_whole(release) else ", rounded to a whole number: rows and columns may miss their sum by a few"
     number = f"The number in a cell is the {product}{rounded}"
     if table.count_low is not None:
-        return f"{number}. Below it is its own 95 % interval, made to hold {_covered(release)} in 95 of 100 cells."
+        return (
+            f"{number}. Below it is its own 95 % interval, made to hold {_covered(release)} in 95 of 100 cells, and in "
+            "more where most cells of a table are empty."
+        )
     if table.ci_low is None:
         return f"{number}."
     coverage = facts.coverage(release.workload.domain, release.provenance)

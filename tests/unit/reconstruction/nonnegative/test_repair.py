@@ -163,6 +163,7 @@ def test_an_interior_point_keeps_the_holds_and_is_positive(holds_total):
     LAYOUT.view(values, LAYOUT.places[(1,)])[...] = [4.9, -4.9]
     problem = Problem(LAYOUT, values, weights)
     point = interior_point(problem)
+    np.testing.assert_array_equal(Repairer(problem).interior, point)
     # With the total held: independence, since the held tables spread evenly have a cell of 0.1/2 − 4.9/3.
     assert transform.reconstruct(LAYOUT, point).min() > 0
     for table in (1, 2, 0)[: 3 if holds_total else 2]:

@@ -14,6 +14,7 @@ from margrave.algebra.layout import Layout
 from margrave.errors import MeasurementError, ReleaseError
 from margrave.reconstruction.estimates import Estimates
 from margrave.reconstruction.nonnegative import State, Status, reconstruct_nonnegative
+from margrave.reconstruction.nonnegative import solver as solver_module
 
 LAYOUT = Layout.of((3, 2, 1), [(0, 1, 2)])
 # The total, three attributes, three pairs, the triple: k_τ, with nothing measured where an attribute has one value.
@@ -200,6 +201,22 @@ def test_looks_come_earlier_where_the_end_is_expected():
             assert 3 <= after - before <= max(10, 0.1 * before)
             nearer += after - before < 10
     assert nearer > 0
+
+
+def test_what_a_certificate_moved_is_expected_again_of_the_same_look(monkeypatch):
+    learned = []
+    learn = solver_module._Run._learn
+
+    def noted(run, look, proof):
+        learn(run, look, proof)
+        learned.append((look.negative, run._expected(look)[1], proof.lift))
+
+    monkeypatch.setattr(solver_module._Run, "_learn", noted)
+    layout = Layout.of((6, 5, 7, 4), [(0, 1, 2), (1, 2, 3), (0, 2, 3)])
+    reconstruct_nonnegative(noisy(3, 60.0, layout), tolerance=1e-300, max_steps=20)
+    moved = [(found, lift) for negative, found, lift in learned if negative > 0]
+    assert moved
+    assert [found for found, _ in moved] == pytest.approx([lift for _, lift in moved], rel=1e-12)
 
 
 def test_an_expected_gap_is_of_the_size_of_the_proven_one():

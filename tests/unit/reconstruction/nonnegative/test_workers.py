@@ -132,6 +132,15 @@ def test_the_rule_behind_auto_is_divided_too(pool, family):
     np.testing.assert_allclose(divided.weights, alone.weights, rtol=1e-6)
 
 
+def test_tables_below_zero_are_cut_off_by_workers_as_they_are_alone(pool):
+    """So few people that the noise drives whole inner tables below zero; rounding as above."""
+    for seed in range(3):
+        estimates = noisy(*SHAPES["triples"], total=20.0, seed=seed)
+        alone, divided = automatic(estimates), automatic(estimates, workers=pool)
+        np.testing.assert_allclose(divided.estimates.values, alone.estimates.values, rtol=0, atol=1e-9 * 200)
+        np.testing.assert_allclose(divided.weights, alone.weights, rtol=1e-6)
+
+
 def test_the_largest_tables_are_estimated_by_workers_and_by_nobody_else(pool, monkeypatch):
     from margrave.reconstruction.prior import levels
 
@@ -395,6 +404,32 @@ def test_processes_that_were_started_end_with_the_run_and_leave_nothing(tmp_path
     assert len(started) == 2
     assert all(one.poll() is not None for one in started)
     assert not list(tmp_path.iterdir())
+
+
+class Somewhere:
+    """An object that says which process it is in."""
+
+    def process(self):
+        return os.getpid()
+
+    def close(self):
+        pass
+
+
+def test_each_worker_has_an_object_of_its_own_in_its_own_process(four):
+    addresses = sorted(four.scheduler_info(n_workers=-1)["workers"])
+    actors = Actors(four, Somewhere, addresses, "processes were named")
+    found = actors.call("process", [()] * 4)
+    actors.close()
+    assert len(set(found)) == 4
+    assert os.getpid() not in found
+
+
+@pytest.mark.parametrize(("threads", "each"), [(1, "1"), (3, "1"), (9, "4")])
+def test_workers_share_the_threads_of_the_process_that_started_them(monkeypatch, threads, each):
+    monkeypatch.setattr(workers_module, "thread_count", lambda: threads)
+    with workers_module._local_client(2) as client:
+        assert set(client.run(os.getenv, "MARGRAVE_THREADS").values()) == {each}
 
 
 def test_keys_are_read_by_their_owner_alone(tmp_path, monkeypatch):
