@@ -17,9 +17,9 @@ of drawn. The columns of the file:
     status             "done", or why there are no rows: "time limit" (900 s of processor time, see ``--limit``),
                        "memory limit" or "failed"
 
-SDMetrics wants an older pandas than margrave's constraints have, so it is in no extra. The scores of docs/rows.md are
-of scikit-learn 1.9.1 and sdmetrics 0.32.0, in an environment of their own (``pip install -e ".[pgm]" scikit-learn
-sdmetrics``, without the constraints).
+The extra ``rows`` installs what is needed; with the constraints that is SDMetrics 0.25. The scores of docs/rows.md are
+of scikit-learn 1.9.1 and sdmetrics 0.32.0, which wants an older pandas than the constraints have, in an environment of
+their own (``pip install -e ".[rows]"`` without the constraints). docs/rows.md says how the two differ.
 
 One fifth of the real rows is held out before anything is measured, so that N is four fifths of the table's.
 """
