@@ -68,7 +68,7 @@ compiled = compiler(cache=True, nogil=True, error_model="numpy")
 
 MOST_SWEEPS = 10
 # Sweeps end when one takes away less than this share of the distance that is left.
-_LEAST_SHARE = 2e-2
+_LEAST_SHARE = 1e-3
 # Rows are visited in so many blocks: with fewer, more rows want what another of their block has got. A block that looks
 # up fewer numbers is not worth a second thread, and its rows are visited one by one.
 _BLOCKS = 256
