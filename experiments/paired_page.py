@@ -62,9 +62,11 @@ def _table(rows: Sequence[Trial], ours: str, base: str, of: int) -> list[str]:
 
 
 def _cell(one: Compared | None, of: int) -> str:
-    """Return a ratio with its error, in bold where it is too large."""
+    """Return a ratio with its error, which one trial does not have, in bold where it is too large."""
     if one is None:
         return ""
+    if one.trials == 1:
+        return f"{one.ratios[of]:.3f}"
     shown = f"{one.ratios[of]:.3f} ± {one.errors[of]:.3f}"
     return f"**{shown}**" if one.worse(of, ALLOWED) else shown
 
