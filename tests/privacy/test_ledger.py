@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from margrave.errors import BudgetRefusedError, LedgerError, PlanError
 from margrave.privacy import ledger_file
 from margrave.privacy.budget import Budget, shown_epsilon
-from margrave.privacy.ledger import Ledger
+from margrave.privacy.ledger import Balance, Ledger
 from margrave.privacy.ledger_file import _sealed, torn_amount
 
 HEADER_KEYS = ["margrave", "schema", "cap", "created"]
@@ -204,7 +204,7 @@ def test_repr_says_what_is_spent_and_never_fails(ledger):
 
 CHARGING = """
     import sys
-    from margrave.privacy.ledger import Ledger
+    from margrave.privacy.ledger import Balance, Ledger
     ledger = Ledger(sys.argv[1], cap=10**6)
     print("ready", flush=True)
     while True:
@@ -236,7 +236,7 @@ def test_four_processes_cannot_overspend_together(path):
     code = """
         import sys
         from margrave.errors import BudgetRefusedError
-        from margrave.privacy.ledger import Ledger
+        from margrave.privacy.ledger import Balance, Ledger
         ledger = Ledger(sys.argv[1], cap=5)
         try:
             while True:
@@ -379,6 +379,11 @@ def test_notes_go_into_every_charge(path):
     ]
     with refused("detail 'title' of a charge must be a text or a finite number, got NoneType"):
         Ledger(path, notes={"title": None})
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-100])
+def test_nothing_spent_is_an_epsilon_of_nothing_at_any_delta(delta):
+    assert Balance(Fraction(1), Fraction(0), Fraction(1), delta).epsilon(Fraction(0)) == 0.0
 
 
 def test_the_balance_states_the_epsilon_of_each_amount_and_that_they_do_not_add_up(path):
@@ -670,7 +675,7 @@ def test_a_full_disk_charges_nothing_and_leaves_the_ledger_whole(ledger):
     code = """
         import resource, signal, sys
         from margrave.errors import LedgerError
-        from margrave.privacy.ledger import Ledger
+        from margrave.privacy.ledger import Balance, Ledger
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         ledger = Ledger(sys.argv[1])
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)

@@ -107,6 +107,12 @@ def test_a_table_outside_the_workload_is_refused():
         PLAN.standard_error("agee")
 
 
+def test_the_least_level_has_a_margin_as_narrow_as_that():
+    """P(|Z| ≤ z) is about 2z φ(0) for a small z."""
+    margin = PLAN.margin_of_error(level=1e-9)
+    assert margin == pytest.approx(1e-9 * math.sqrt(math.pi / 2) * PLAN.standard_error(), rel=1e-3)
+
+
 @pytest.mark.parametrize("level", [0, 1, -0.5, 95, math.nan, True, "0.95", None])
 def test_a_level_is_between_zero_and_one(level):
     text = f"level is {level!r}; give a number between 0 and 1, such as 0.95"
