@@ -293,10 +293,10 @@ def add_settled(
     share
         p of equation (3).
     """
-    least = np.maximum(most, np.maximum(expected, 1.0))  # those who are together are one person or more
-    chance, cells = expected / least, np.broadcast_to(cells, expected.shape)
-    full, some = share * least >= 1, share * expected >= 1
-    far = np.sqrt(share * (theta * (least - expected) ** 2 + least))
+    together = np.maximum(most, np.maximum(expected, 1.0))  # one person or more
+    chance, cells = expected / together, np.broadcast_to(cells, expected.shape)
+    full, some = share * together >= 1, share * expected >= 1
+    far = np.sqrt(share * (theta * (together - expected) ** 2 + together))
     near = np.sqrt(share * (theta * expected**2 + expected))
     _add(spreads, far[full], (cells * chance)[full])
     _add(spreads, near[some], (cells * (1 - chance))[some])

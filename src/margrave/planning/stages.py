@@ -229,10 +229,11 @@ def learned_curves(layout: Layout, measurements: Measurements) -> Curves:
         for table, probabilities in _posteriors(likelihoods, own, layout.sizes, PRIORS[min(k, 3)]).items():
             strays = list(zip(KAPPAS.tolist(), probabilities.tolist(), strict=False))
             add_spreads(spreads[table], *histograms[table], k, share=float(shares[table]), strays=strays)
-            for theta, likely in zip(THETAS.tolist(), probabilities[len(KAPPAS) :].tolist(), strict=False):
-                if likely > _UNLIKELY:
-                    expected, most = pairs[table], most_in_cells(pairs[table])
-                    add_settled(spreads[table], expected, most, likely, theta, share=float(shares[table]))
+            if k == 2:
+                most = most_in_cells(pairs[table])
+                for theta, likely in zip(THETAS.tolist(), probabilities[len(KAPPAS) :].tolist(), strict=True):
+                    if likely > _UNLIKELY:
+                        add_settled(spreads[table], pairs[table], most, likely, theta, share=float(shares[table]))
     # Nothing is learned about the total and single attributes: what is left of their errors is noise.
     small = np.flatnonzero(order < 2).tolist()
     spreads[small] = prior_spreads([layout.shape(table) for table in small], rows)
